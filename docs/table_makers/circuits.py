@@ -67,28 +67,3 @@ def rereadings(study: str) -> str:
                "the nearest other model (paths)", "its own readings (whole circuits)",
                "the nearest other model (whole circuits)"]  # fmt: skip
     return markdown(columns, rows)
-
-
-_FINDER_COLUMNS = {
-    "precision": "precision", "recall": "recall", "auroc": "AUROC", "head_precision": "precision of heads",
-    "head_recall": "recall of heads", "faithfulness": "faithfulness", "cpr": "CPR ↑", "cmd": "CMD ↓",
-    "seconds": "CPU s",
-}  # fmt: skip
-
-
-def finders() -> str:
-    """Every finder of circuits on every group of planted models: means with their intervals."""
-    record, rows = read_json("zoo/scores.json"), []
-    for group, found in record["summary"].items():
-        for name, measures in found.items():
-            cells = [_mean(measures.get(measure)) for measure in _FINDER_COLUMNS]
-            rows.append([group, name, str(measures["faithfulness"]["n"]), *cells])
-    return markdown(["models", "finder", "n", *_FINDER_COLUMNS.values()], rows)
-
-
-def _mean(measure: dict[str, Any] | None) -> str:
-    if measure is None:
-        return "–"
-    shown = f"{measure['mean']:.2f}"
-    interval = measure["interval"]
-    return f"{shown} [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else shown

@@ -27,7 +27,10 @@ def study_of(run: str) -> Study:
     fields |= {"configurations": lambda options: grid} if grid else {}
     for name in ("model", "training", "options"):
         if own[name] is not None:
-            fields[name] = type(getattr(study, name)).model_validate(own[name])
+            kind = type(getattr(study, name))
+            # What is a field of task, model or training today stands in the grid of an older run, too.
+            known = {field: value for field, value in own[name].items() if field in kind.model_fields}
+            fields[name] = kind.model_validate(known)
     if study.task is not None:
         fields["task"] = type(study.task).model_validate(own["task"]["fields"])
         fields["completion"] = own["completion"]

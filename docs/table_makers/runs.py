@@ -19,13 +19,13 @@ from table_makers.common import estimates, evidence_of, markdown, read_json, stu
 
 def verdicts(run: str) -> str:
     """Every claim of a run that was run, as it was judged when the run was made."""
-    rows = [
-        [claim["id"], claim["statement"], estimates(claim["value"], claim["interval"]), str(claim["n"]),
-         claim["verdict"], claim.get("words", "–")]
-        for claim in read_json(f"{run}/claims.json")
-        if claim["verdict"] != "not run"
-    ]  # fmt: skip
-    return markdown(["claim", "statement", "value [95 % interval]", "n", "verdict", "in words"], rows)
+    rows = []
+    for claim in (each for each in read_json(f"{run}/claims.json") if each["verdict"] != "not run"):
+        value, here = estimates(claim["value"], claim["interval"]), claim.get("here") or {}
+        shown = [claim["id"], claim["statement"], value, str(claim["n"])]
+        rows.append([*shown, here.get("verdict", "–"), claim["verdict"]])
+    columns = ["claim", "statement", "value [95 % interval]", "n", "at this run's own scale", "of the source"]
+    return markdown(columns, rows)
 
 
 @cache

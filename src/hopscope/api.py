@@ -73,11 +73,14 @@ def run(
     from hopscope.training.train import TimeBudget
 
     if (file := loading()) is not None:
-        raise UserError(
-            f"{file}: expected a file that only defines its study when it is loaded, found a call of hopscope.run; "
-            'put it under `if __name__ == "__main__":`'
-        )
-    _check(out, threads, time_budget)
+        found = 'found a call of hopscope.run; put it under `if __name__ == "__main__":`'
+        raise UserError(f"{file}: expected a file that only defines its study when it is loaded, {found}")
+    if not str(out):
+        raise UserError("out: expected a folder, found an empty path; name one, such as 'runs'")
+    if threads is not None and threads < 1:
+        raise UserError(f"threads: expected at least 1, found {threads}")
+    if time_budget is not None and not time_budget > 0:
+        raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")
     trackers = [tracker] if isinstance(tracker, str) else list(tracker)
     check_trackers(trackers)
     loaded = _loaded(study)
@@ -110,8 +113,7 @@ def run(
 def conclude(folder: RunFolder, loaded: Loaded) -> None:
     """Write the evidence, the verdicts and the page of a run whose units are whole, and finish it.
 
-    Raises:
-        UserError: a claim, a figure or the page has a fault; what was trained is kept.
+    `UserError`: a claim, a figure or the page has a fault; what was trained is kept.
     """
     from hopscope.page.page import write_page
 
@@ -130,11 +132,7 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
 
 
 def conclude_again(folder: RunFolder) -> None:
-    """Conclude a run that was trained but not concluded; one that is concluded, or not yet trained, is left as it is.
-
-    Raises:
-        UserError: its study cannot be loaded, or a claim, a figure or the page has a fault.
-    """
+    """Conclude a run that was trained but not concluded; any other is left as it is.  Errors as of `conclude`."""
     if folder.is_done or not all(unit.is_whole for unit in folder.units):
         return
     loaded = jobs.of_run(folder)
@@ -145,12 +143,8 @@ def conclude_again(folder: RunFolder) -> None:
 def open_run(path: Path | str, study: "Study | str | None" = None) -> "Run":
     """A run folder, or the only run under a root.
 
-    Args:
-        path: the folder, or a root.
-        study: of the run, where it cannot find that itself: a file that was moved, or a notebook.
-
-    Raises:
-        UserError: there is none, there are several, or the study's task is not the one of the run.
+    `study` is given where the run cannot find its own: a file that was moved, or a notebook.  `UserError`: there is no
+    run, there are several, or the study's task is not the one of the run.
     """
     folder = RunFolder.opened(path)
     return Run(folder, None if study is None else jobs.fitted(_loaded(study), folder))
@@ -227,50 +221,35 @@ class Run:
         return self._given or jobs.of_run(self.folder)
 
     def member(self, number: int, step: int | None = None) -> "Transformer":
-        """One trained member as a plain `torch.nn.Module` that knows its task.
+        """One trained member, by its number in the run, as a plain `torch.nn.Module` that knows its task.
 
-        Args:
-            number: in the run.
-            step: of the checkpoint; the last by default.
-
-        Raises:
-            UserError: there is no such member or checkpoint.
+        `step` is that of the checkpoint, by default the last; `UserError`: there is no such member or checkpoint.
         """
         unit, places = self._in_units([self._known(number)])[0]
         return self._ensemble(unit, step).member(places[0])
 
     def ensemble(self, *, step: int | None = None, **where: Any) -> "Transformer":
-        """The members of one configuration, as one ensemble.
+        """The members of one configuration at a checkpoint, by default the last, as one ensemble.
 
-        Args:
-            step: of the checkpoint; the last by default.
-            where: fields in which configurations differ, such as `**{"model.layers": 2}`; also `configuration`, by
-                its label, `member` and `seed`, one or several.
-
-        Raises:
-            UserError: no member is meant, or members of several configurations are.
+        `where`: fields in which configurations differ, such as `**{"model.layers": 2}`; also `configuration`, by its
+        label, `member` and `seed`, one or several.  `UserError`: these are no members, or of several configurations.
         """
         numbers = self.evidence.where(**where).members
         chosen = [member for member in self.members if member.member in set(numbers)]
         if not chosen:
-            raise UserError(
-                f"ensemble: expected members with {where or 'anything'}, found none in {self.path}"
-            )
+            expected = f"members with {where or 'anything'}"
+            raise UserError(f"ensemble: expected {expected}, found none in {self.path}")
         if len({member.configuration for member in chosen}) > 1:
-            raise UserError(
-                f"ensemble: expected members of one configuration, found {self._apart(chosen)}; choose one"
-            )
+            found = f"found {_apart(chosen)}; choose one"
+            raise UserError(f"ensemble: expected members of one configuration, {found}")
         return _joined([self._ensemble(unit, step).select(places) for unit, places in self._in_units(chosen)])
 
     def circuit(
         self, number: int, step: int | None = None, say: Say = lambda words: None, **config: Any
     ) -> "Reading":
-        """Read the circuit of a member.
+        """Read the circuit of a member; `say` is told what is being done.
 
-        Args:
-            number, step: as of `member`.
-            say: told what is being done.
-            config: fields of `hopscope.circuits.ReaderConfig`, such as `threshold` or `proof`.
+        `config`: fields of `hopscope.circuits.ReaderConfig`, such as `threshold` or `proof`; the rest as of `member`.
         """
         from hopscope.circuits.reader import ReaderConfig, read
 
@@ -281,8 +260,7 @@ class Run:
     def export(self, number: int, to: Path | str, step: int | None = None) -> None:
         """Write a member as a folder: in GPT-2's layout where that fits, which transformers opens too.
 
-        Raises:
-            UserError: there is no such member or checkpoint, or the folder holds something else.
+        `UserError`: there is no such member or checkpoint, or the folder holds something else.
         """
         from hopscope.models.export import save
 
@@ -302,26 +280,24 @@ class Run:
 
     def _in_units(self, members: Sequence[Member]) -> list[tuple[Any, list[int]]]:
         wanted = {member.member for member in members}
-        places = [
-            (unit, [place for place, member in enumerate(unit.members) if member.member in wanted])
-            for unit in self.folder.units
-        ]
-        return [(unit, found) for unit, found in places if found]
-
-    def _apart(self, members: Sequence[Member]) -> str:
-        every: dict[str, dict[str, None]] = {}
-        for member in members:
-            for name, value in member.overrides.items():
-                every.setdefault(name, {})[repr(value)] = None
-        differ = {name: list(values) for name, values in every.items() if len(values) > 1}
-        return (
-            "; ".join(f"{name}: {', '.join(values)}" for name, values in differ.items()) or "several labels"
-        )
+        found = []
+        for unit in self.folder.units:
+            places = [place for place, member in enumerate(unit.members) if member.member in wanted]
+            found += [(unit, places)] if places else []
+        return found
 
     def _repr_html_(self) -> str:
         from hopscope.page.displays import of_run
 
         return of_run(self.folder, self.claims if (self.path / "claims.json").is_file() else None)
+
+
+def _apart(members: Sequence[Member]) -> str:
+    every = dict[str, dict[str, None]]()
+    for name, value in (item for member in members for item in member.overrides.items()):
+        every.setdefault(name, {})[repr(value)] = None
+    differ = [f"{name}: {', '.join(values)}" for name, values in every.items() if len(values) > 1]
+    return "; ".join(differ) or "several labels"
 
 
 def _made(
@@ -332,10 +308,9 @@ def _made(
     if "://" not in url:
         return RunFolder.named(Path(out), study, record["identity"]).create(record), lambda run: None
     if executor != "local":
-        raise UserError(
-            f"out: expected a folder that all machines share for {executor}, found the URL {url}; mount that storage "
-            "as a file system, and give the path"
-        )
+        remedy = "mount that storage as a file system, and give the path"
+        wanted = f"a folder that all machines share for {executor}, found the URL {url}"
+        raise UserError(f"out: expected {wanted}; {remedy}")
     from hopscope.runs.mirror import fetch, mirror
 
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -381,12 +356,3 @@ def _loaded(study: Any) -> Loaded:
     if isinstance(study, str | Path):
         return load(str(study))
     raise UserError(f"study: expected a hopscope.Study or the name of one, found {type(study).__name__}")
-
-
-def _check(out: Path | str, threads: int | None, time_budget: float | None) -> None:
-    if not str(out):
-        raise UserError("out: expected a folder, found an empty path; name one, such as 'runs'")
-    if threads is not None and threads < 1:
-        raise UserError(f"threads: expected at least 1, found {threads}")
-    if time_budget is not None and not time_budget > 0:
-        raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")

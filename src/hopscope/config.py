@@ -26,11 +26,7 @@ class OneLine(ModelMetaclass):
     __pydantic_fields__: dict[str, Any]
 
     def __call__(cls, *values: Any, **fields: Any) -> Any:  # noqa: N805 - of a class, not of a value
-        """A value of the class.
-
-        Raises:
-            UserError: a field is missing, unknown, or has no such value.
-        """
+        """A value of the class; `UserError`: a field is missing, unknown, or has no such value."""
         try:
             return super().__call__(*values, **fields)
         except ValidationError as error:
@@ -46,15 +42,10 @@ class Config(BaseModel, metaclass=OneLine):
 
 
 def check_seeds(name: str, seeds: int) -> None:
-    """Refuse more seeds than one run can hold.
-
-    Raises:
-        UserError: there are too many.
-    """
+    """Refuse more seeds than one run can hold, by a `UserError`."""
     if seeds > MOST_SEEDS:
-        raise UserError(
-            f"{name}: expected at most {MOST_SEEDS:,} seeds in one run, found {seeds}; take fewer, or several runs"
-        )
+        words = f"expected at most {MOST_SEEDS:,} seeds in one run, found {seeds}"
+        raise UserError(f"{name}: {words}; take fewer, or several runs")
 
 
 def values_of(model: BaseModel) -> dict[str, Any]:
@@ -68,11 +59,18 @@ def given_of(model: BaseModel) -> dict[str, Any]:
 
 
 def unknown_field(name: str, known: Iterable[str]) -> str:
-    """Error words for a field that does not exist: the name that was probably meant, or all fields."""
-    known = list(known)
-    if close := difflib.get_close_matches(name, known, n=1):
-        return f"no field {name!r}; did you mean {close[0]!r}?"
-    return f"no field {name!r}" + (f"; expected one of the fields {', '.join(known)}" if known else "")
+    """Error words for a dotted field that does not exist: the one that was probably meant, or all of its section."""
+    section, _, word = name.rpartition(".")
+    every = list(known)
+    beside = [each for each in every if each.rpartition(".")[0] == section] or every
+    for among in (beside, every):
+        words = {each.rpartition(".")[2]: each for each in among}
+        meant = [each for each in words if word in (each, "".join(part[:1] for part in each.split("_")))]
+        meant += difflib.get_close_matches(word, words, n=1)
+        meant += [each for each in words if each in word or (len(word) > 2 and word in each)]
+        if meant:
+            return f"no field {name!r}; did you mean {words[meant[0]]!r}?"
+    return f"no field {name!r}" + (f"; expected one of the fields {', '.join(beside)}" if beside else "")
 
 
 def validation_line(error: ValidationError, known: Iterable[str] = ()) -> str:

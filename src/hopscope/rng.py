@@ -98,10 +98,8 @@ def integers(
 ) -> Int64[Tensor, "*shape"]:
     """Draw integers below n from two words each: ((high·2**32 + low)·n) >> 64, exactly.
 
-    The probability of any value differs from 1/n by less than 2**-64 (Lemire 2019, multiply-shift).
-
-    Raises:
-        ValueError: a plain n is not between 1 and 2**31 - 1.  A tensor broadcasts and is not checked.
+    The probability of any value differs from 1/n by less than 2**-64 (Lemire 2019, multiply-shift).  `ValueError`: a
+    plain n is not between 1 and 2**31 - 1; a tensor broadcasts and is not checked.
     """
     if isinstance(n, int) and not 1 <= n < 1 << 31:
         raise ValueError(f"n out of range: expected 1 <= n < 2**31, found {n}")

@@ -1,8 +1,10 @@
 """Pages of smoke runs in a real browser: nothing keeps a reader out, nothing leaves the page, nothing foreign runs."""
 
+import os
 import re
 from pathlib import Path
 
+import filelock
 import pytest
 
 import hopscope as hs
@@ -17,13 +19,14 @@ SCREENS = [(1280, "light"), (390, "dark")]
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """A function that gives the page of a study's smoke run, made once."""
-    made, root = {}, tmp_path_factory.mktemp("smoke")
+    """A function that gives the page of a study's smoke run, made once for all processes that test."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
+    root.mkdir(exist_ok=True)
 
     def page(study):
-        if study not in made:
-            made[study] = hs.run(study, "smoke", out=root).path / "report.html"
-        return made[study]
+        with filelock.FileLock(root / f"{study}.lock"):
+            return hs.run(study, "smoke", out=root).path / "report.html"
 
     return page
 

@@ -151,7 +151,8 @@ def test_kinds_keep_what_they_cannot_choose():
         for field, value, free in (("depth", 3, FREE_DEPTH), ("chains", 5, FREE_CHAINS)):
             if name not in free:
                 with pytest.raises(
-                    UserError, match=f"^{field}: expected . for {name}, found {value}; leave it out"
+                    UserError,
+                    match=f"^Questions: {field}: expected . for {name}, found {value}; leave it out",
                 ):
                     kinds([name], [value] if field == "depth" else (), 5 if field == "chains" else None)
 
@@ -161,7 +162,10 @@ def test_kinds_keep_what_they_cannot_choose():
     [
         ({"formulations": ["sums"]}, "formulation: expected 'equations', .* found 'sums'"),
         ({"formulations": ["equations"], "cuont": 3}, "no field 'cuont'; did you mean 'count'"),
-        ({"formulations": ["equations"], "depths": [0]}, "depth: expected at least 1, found 0"),
+        (
+            {"formulations": ["equations"], "depths": [0]},
+            "depth: expected greater than or equal to 1, found 0",
+        ),
         ({"formulations": ["equations"], "depths": ["one"]}, "depth: expected a valid integer.*found 'one'"),
         ({"formulations": ["lives_with"], "depths": [99]}, "depth · chains at most 363"),
         ({"formulations": ["kingdoms"], "chains": 27}, "chains: expected at most 26 for kingdoms, found 27"),
@@ -172,7 +176,7 @@ def test_kinds_keep_what_they_cannot_choose():
         ({"formulations": ["kingdoms"], "held_out": 0.2}, "held_out: expected equations, found kingdoms"),
         (
             {"formulations": ["equations"], "chains": 7, "held_out": 0.2},
-            "held_out: Equations: chains: expected less than or equal",
+            "Equations: chains: expected less than or equal",
         ),
     ],
 )

@@ -7,10 +7,10 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from hopscope.claims.source import source_hash
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.study import load as loading
 from hopscope.study.load import BUILT_IN, Loaded, load, loaded_as, split_reference, studies, studies_in
-from hopscope.study.source import source_hash
 from hopscope.study.study import Study
 
 TEXT = (

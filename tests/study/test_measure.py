@@ -355,7 +355,7 @@ def test_numbers_of_the_whole_run(whole):
         (torch.zeros(3), "a mapping from metric to values, or rows, found Tensor"),
         ("x", "or rows, found str"),
         (3.5, "or rows, found float"),
-        ([3.5], "rows as dicts with metric and value, found float"),
+        ([3.5], "metric among them, found float"),
         ([{"value": torch.zeros(3)}], "metric among them, found value"),
         ([{"metric": "x", "value": torch.zeros(3), "heads": 1}], "found metric, value, heads"),
         (

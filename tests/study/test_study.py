@@ -109,7 +109,7 @@ def test_fields_that_belong_together_are_checked_together(study):
 
 def test_presets_and_what_is_chosen(study):
     made = study(
-        options=Wishes, presets={"laptop": {"seeds": 3, "options.deepest": 7}, "deep": Wishes(deepest=5)},
+        options=Wishes, presets={"laptop": {"seeds": 3, "options.deepest": 7}, "deep": {"options.deepest": 5}},
         configurations=lambda options: [Configuration(overrides={"model.layers": options.deepest})],
     )  # fmt: skip
     assert (made.chosen().seeds, made.chosen().options.deepest) == (3, 7)

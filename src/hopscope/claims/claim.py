@@ -210,9 +210,8 @@ class Claim(Config):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if not (self.value or self.readings) or not self.parts or {*self.parts} != {*self.by_part(self.rule)}:
-            raise ValueError(
-                "must, value, rule: expected a criterion, a function and a rule for each part of `must`"
-            )
+            wanted = "a criterion, a function and a rule for each part of `must`"
+            raise ValueError(f"must, value, rule: expected {wanted}")
         return self
 
     @property

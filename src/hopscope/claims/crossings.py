@@ -42,11 +42,6 @@ class Rise:
         return None if self.start.time is None or self.end.time is None else self.end.time - self.start.time
 
     @property
-    def widest(self) -> float | None:
-        """Longest time from 10 % to 90 % that the evaluations allow; None if 90 % was never reached."""
-        return None if self.start.low is None or self.end.high is None else self.end.high - self.start.low
-
-    @property
     def relative_width(self) -> float | None:
         """`width` as a fraction of the time to 50 %; None if 90 % was never reached or 50 % came at 0."""
         return None if self.width is None or not self.half.time else self.width / self.half.time
@@ -57,21 +52,13 @@ def first_crossing(
 ) -> Crossing:
     """Return when a curve first reaches a level, linear between evaluations; touching it counts.
 
-    Args:
-        times: times of the evaluations, strictly increasing.
-        values: the curve at these times.
-        level: what it must reach.
-        rising: whether the curve starts below the level, or above it.
-
-    Raises:
-        ValueError: there is no evaluation, lengths differ, times do not increase, or a number is not finite.
+    It starts below the level, or, unless it is `rising`, above it.  `ValueError`: there is no evaluation, lengths
+    differ, times do not increase strictly, or a number is not finite.
     """
     increasing = len(times) > 0 and all(earlier < later for earlier, later in pairwise(times))
     if not increasing or len(times) != len(values) or not all(map(math.isfinite, (level, *times, *values))):
-        raise ValueError(
-            f"curve: expected one finite value for each of some increasing times, found times {list(times)} and values "
-            f"{list(values)}; leave out what was not measured"
-        )
+        found = f"found times {list(times)} and values {list(values)}; leave out what was not measured"
+        raise ValueError(f"curve: expected one finite value for each of some increasing times, {found}")
     sign = 1.0 if rising else -1.0
     place = next((at for at, value in enumerate(values) if sign * value >= sign * level), None)
     if place is None:
@@ -87,10 +74,7 @@ def first_crossing(
 def last_crossing(
     times: Sequence[float], values: Sequence[float], level: float, *, rising: bool = True
 ) -> Crossing:
-    """Return when a curve reaches a level for good: it does not leave it again before the last evaluation.
-
-    Arguments and errors as of `first_crossing`.
-    """
+    """Return when a curve reaches a level for good, until the last evaluation; see `first_crossing`."""
     first_crossing(times, values, level)  # refuses what is no curve
     sign = 1.0 if rising else -1.0
     start = max((at for at, value in enumerate(values) if sign * value < sign * level), default=0)
@@ -98,11 +82,7 @@ def last_crossing(
 
 
 def rise(times: Sequence[float], values: Sequence[float], *, start: float = 0.0, end: float = 1.0) -> Rise:
-    """Return the first crossings of 10 %, 50 % and 90 % of the way from one level to another.
-
-    Raises:
-        ValueError: as in `first_crossing`.
-    """
+    """Return the first crossings of 10 %, 50 % and 90 % of the way between two levels; errors: see `first_crossing`."""
     levels = (start + share * (end - start) for share in (0.1, 0.5, 0.9))
     return Rise(*(first_crossing(times, values, level, rising=end > start) for level in levels))
 
@@ -137,22 +117,10 @@ def earliest(crossings: Sequence[Crossing]) -> Crossing:
 
 def latest(crossings: Sequence[Crossing]) -> Crossing:
     """Return the latest of several crossings; a censored one if one of them never happened."""
-    return max(crossings, key=_or_never)
-
-
-def median(crossings: Sequence[Crossing]) -> float | None:
-    """Return the time by which at least half of the curves have crossed; None if more than half are censored.
-
-    Censored curves count as later than all others.  Of an even number of curves it is the lower of the two middle ones.
-    """
-    return sorted(crossings, key=_or_never)[(len(crossings) - 1) // 2].time
+    return max(crossings, key=lambda each: math.inf if each.time is None else each.time)
 
 
 def _seen_until(crossing: Crossing) -> tuple[float, bool]:
     end = crossing.censored_at if crossing.time is None else crossing.time
     assert end is not None
     return end, crossing.time is None
-
-
-def _or_never(crossing: Crossing) -> float:
-    return math.inf if crossing.time is None else crossing.time

@@ -22,26 +22,19 @@ def estimate(values: ArrayLike, clusters: Sequence[Hashable] | None = None) -> E
     With few seeds the interval is too short: for normal values a nominal 95 % interval covers about 90 % of the time at
     10 seeds, 85 % at 5 and 50 % at 2.  A resample in which one number of the pairs never varies has a correlation of 0.
 
-    Args:
-        values: one finite number, or pair of numbers, for each seed; at least one.
-        clusters: what each value belongs to, such as its seed: clusters are resampled, with all their values.
-
-    Returns:
-        No correlation where one number of the pairs never varies; no interval below two clusters.
+    Values are finite, at least one.  Of each, `clusters` says what it belongs to, such as its seed: clusters are
+    resampled, with all their values; below two there is no interval.  No correlation where a number never varies.
     """
     numbers = np.asarray(values, np.float64)
     if numbers.ndim == 1:
         # Rounding in a sum must not push the mean of equal values past them, and past a threshold they sit on.
-        return mean(numbers), _bootstrap(
-            np.stack([np.ones_like(numbers), numbers], 1),
-            clusters,
-            lambda sums: (sums[:, 1] / sums[:, 0]).clip(numbers.min(), numbers.max()),
-        )
+        columns, low, high = np.stack([np.ones_like(numbers), numbers], 1), numbers.min(), numbers.max()
+        means = _bootstrap(columns, clusters, lambda sums: (sums[:, 1] / sums[:, 0]).clip(low, high))
+        return mean(numbers), means
     x, y = (numbers - numbers.mean(0)).T
     columns = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1)
-    dust = (
-        1e-12 * len(x) ** 2 * math.sqrt((x * x).mean() * (y * y).mean())
-    )  # what rounding leaves of no spread
+    # What rounding leaves of no spread.
+    dust = 1e-12 * len(x) ** 2 * math.sqrt((x * x).mean() * (y * y).mean())
 
     def correlations(sums: Any) -> Any:
         n, sx, sy, sxx, syy, sxy = sums.T
@@ -101,9 +94,8 @@ def crossed_interval(
 def excess_interval(between: ArrayLike, within: ArrayLike) -> Interval:
     """The 95 % interval of how much farther members are from each other than from themselves, members resampled.
 
-    Args:
-        between: distance of every two members, `[member, member]`; two copies of one member are no pair.
-        within: distance of each member's two measurements, `[member]`.
+    `between` is the distance of every two members, `[member, member]` (two copies of one member are no pair); `within`
+    that of each member's two measurements, `[member]`.
     """
     found, own, excess = np.asarray(between, np.float64), np.asarray(within, np.float64), []
     for drawn in _generator().integers(len(own), size=(2_000, len(own))):
@@ -115,9 +107,8 @@ def excess_interval(between: ArrayLike, within: ArrayLike) -> Interval:
 def variance_shares(table: ArrayLike, shuffles: int = 10_000) -> dict[str, tuple[float, float, float]] | None:
     """How much of the variance of a crossed table `[row, column]` its row means and its column means explain.
 
-    Returns:
-        `rows` and `columns` → share, its mean over shuffled tables, and how many of these have as much (Fisher 1925);
-        None if all numbers are equal: there is no variance to split.
+    `rows` and `columns` → share, its mean over shuffled tables, and how many of these have as much (Fisher 1925); None
+    if all numbers are equal: there is no variance to split.
     """
     values = np.asarray(table, np.float64)
     if np.ptp(values) == 0.0:

@@ -29,11 +29,9 @@ def judge(
     completion: str | None = None,
     before: Iterable[Verdict] = (),
 ) -> Verdict:
-    """Judge a claim by its rule on the evidence of a run.
+    """Judge a claim by its rule on the evidence of a run, which the claim's functions are called with.
 
     Args:
-        claim: the claim.
-        evidence: the run's evidence table, which the claim's functions are called with.
         registered: rules that were written down before training, as `registered` gives them; None if there are none.
         completion: of the run's recipe: one of `COMPLETIONS`, or other words where it departs from them; None where
             the run has none.

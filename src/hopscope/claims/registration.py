@@ -1,10 +1,9 @@
 """Rules of claims, written down before training: a rule that was changed afterwards is reported."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 
 from hopscope.claims.claim import Claim
-from hopscope.claims.source import text_of
+from hopscope.claims.source import hash_of, text_of
 from hopscope.claims.verdict import Judgement, Registration, Verdict
 
 
@@ -13,16 +12,13 @@ def registered(claims: Iterable[Claim]) -> dict[str, str]:
 
     Statement, source, trust and summary are words about a claim, and may change.
     """
-    words = ("statement", "source", "trust", "summary")
-    records = {
-        claim.id: {name: each for name, each in dict(claim).items() if name not in words} for claim in claims
-    }
-    texts = {
-        id: text_of({**record, "structural": bool(record["structural"])}) for id, record in records.items()
-    }
-    return {
-        id: hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest() for id, text in texts.items()
-    }
+    found = {}
+    for claim in claims:
+        record = {**dict(claim), "structural": bool(claim.structural)}
+        for words in ("statement", "source", "trust", "summary"):
+            del record[words]
+        found[claim.id] = hash_of(text_of(record))
+    return found
 
 
 def registration_of(claim: Claim, rules: Mapping[str, str] | None, before: Iterable[Verdict]) -> Registration:

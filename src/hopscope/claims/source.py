@@ -3,12 +3,15 @@
 import ast
 import functools
 import hashlib
+import importlib
 import linecache
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+_LIBRARY = __name__.partition(".")[0]
 
 
 def text_of(thing: Any) -> str:
@@ -18,6 +21,26 @@ def text_of(thing: Any) -> str:
     everything else, and of what is imported inside a function, the name counts.
     """
     return _told(thing, None, set())
+
+
+def hash_of(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def source_hash(*things: Any) -> str:
+    """`hash_of` the texts of things, with what their functions import when called, as tasks do that need torch.
+
+    What is of this library has its name.
+    """
+    modules = [getattr(thing, "__module__", None) or "" for thing in things]
+    told = [
+        f"{module}.{getattr(thing, '__qualname__', thing)}"
+        if _is_library(module)
+        else [thing, *_imported_within(thing)]
+        for module, thing in zip(modules, things, strict=True)
+    ]
+    return hash_of(text_of(told))
 
 
 def _told(thing: Any, home: str | None, seen: set[int]) -> str:
@@ -49,17 +72,18 @@ def _told(thing: Any, home: str | None, seen: set[int]) -> str:
     if id(thing) in seen:
         return thing.__qualname__
     seen.add(id(thing))
-    text, names, attributes = _definition(thing)
-    scope, texts = dict(vars(sys.modules.get(thing.__module__, types))), [text]
+    definition = _definition(thing)
+    scope, texts = dict(vars(sys.modules.get(thing.__module__, types))), [definition.text]
     if isinstance(thing, types.FunctionType):
         empty = types.CellType()  # of a name that is not bound yet
         cells = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
         scope = {**thing.__globals__, **{name: cell.cell_contents for name, cell in cells if cell != empty}}
         texts.append(_told([thing.__defaults__, thing.__kwdefaults__], thing.__module__, seen))
-    for name in sorted(names & scope.keys()):
+    for name in sorted(definition.names & scope.keys()):
         used = scope[name]
         if isinstance(used, types.ModuleType):
-            inside = attributes & vars(used).keys() if _ours(used.__name__, thing.__module__) else set()
+            known = vars(used).keys() if _ours(used.__name__, thing.__module__) else set()
+            inside = definition.attributes & known
             used = [(each, getattr(used, each)) for each in sorted(inside)]
         texts.append(f"{name} = {_told(used, thing.__module__, seen)}")
     return "\n".join(texts)
@@ -67,16 +91,38 @@ def _told(thing: Any, home: str | None, seen: set[int]) -> str:
 
 def _ours(module: str, home: str) -> bool:
     """Whether a module is by the author of another one; what this library does is told by its version instead."""
-    tops, library = [each.partition(".")[0] for each in (module, home)], __name__.partition(".")[0]
-    if tops[0] == library:
-        return module.startswith(f"{library}.studies")
+    if module.partition(".")[0] == _LIBRARY:
+        return not _is_library(module)
     files = [str(getattr(sys.modules.get(each), "__file__", each)) for each in (module, home)]
-    return tops[0] == tops[1] or Path(files[0]).parent == Path(files[1]).parent
+    return (
+        module.partition(".")[0] == home.partition(".")[0] or Path(files[0]).parent == Path(files[1]).parent
+    )
+
+
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0] == _LIBRARY and not module.startswith(f"{_LIBRARY}.studies")
+
+
+def _imported_within(thing: Any) -> Iterator[Any]:
+    kinds = [kind for kind in getattr(thing, "__mro__", ()) if _ours(kind.__module__, thing.__module__)]
+    for kind in kinds or [thing] * isinstance(thing, types.FunctionType):
+        for node in _definition(kind).imports:
+            module = "." * node.level + (node.module or "")
+            found = importlib.import_module(module, sys.modules[kind.__module__].__package__)
+            used = [getattr(found, alias.name, None) for alias in node.names]
+            defined = [each for each in used if isinstance(each, types.FunctionType | type)]
+            yield from (each for each in defined if _ours(each.__module__, thing.__module__))
+
+
+class _Definition(NamedTuple):
+    text: str
+    names: set[str]
+    attributes: set[str]
+    imports: list[ast.ImportFrom]
 
 
 @functools.cache  # the file may be edited while the run goes on
-def _definition(thing: types.FunctionType | type) -> tuple[str, set[str], set[str]]:
-    """Text of a definition, and the names and attributes that stand in it."""
+def _definition(thing: types.FunctionType | type) -> _Definition:
     own = [thing] if isinstance(thing, types.FunctionType) else [*vars(thing).values()]
     codes = [each.__code__ for each in own if isinstance(each, types.FunctionType)]
     name = codes[0].co_name if isinstance(thing, types.FunctionType) else thing.__name__
@@ -90,10 +136,12 @@ def _definition(thing: types.FunctionType | type) -> tuple[str, set[str], set[st
     ]
     if not found:  # typed into a plain interpreter
         names = {name for code in codes for name in code.co_names}
-        return str([(code.co_code, code.co_consts) for code in codes]), names, names
+        return _Definition(str([(code.co_code, code.co_consts) for code in codes]), names, names, [])
     every = [each for node in found for each in ast.walk(node)]
+    names = {each.id for each in every if isinstance(each, ast.Name)}
     attributes = {each.attr for each in every if isinstance(each, ast.Attribute)}
-    return str(_plain(found)), {each.id for each in every if isinstance(each, ast.Name)}, attributes
+    imports = [each for each in every if isinstance(each, ast.ImportFrom)]
+    return _Definition(str(_plain(found)), names, attributes, imports)
 
 
 @functools.lru_cache(maxsize=64)

@@ -151,11 +151,7 @@ class Ledger(list[Verdict]):
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "claims.json") -> "Ledger":
-        """Read the text of a `claims.json`; an error names it as `where`.
-
-        Raises:
-            UserError: it is not a list of claims.
-        """
+        """Read the text of a `claims.json`; a `UserError` names it as `where`: it is not a list of claims."""
         try:
             return cls(TypeAdapter(list[Verdict]).validate_json(text))
         except ValidationError as error:
@@ -186,11 +182,7 @@ class Ledger(list[Verdict]):
         return self.text()
 
     def _repr_html_(self) -> str:
-        names = ("claim", "this run", "the source", "statement", "why")
-        rows = [(e.id, e.here_words, e.source_words, e.statement, "\n".join(e.reasons)) for e in self]
-        table = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in (names, *rows))
-        return f"<table>{table}</table><p>{escape(self.closing_line)}</p>"
-
-
-def _cell(text: str) -> str:
-    return f"<td>{'<br>'.join(escape(printable(line)) for line in text.split(chr(10)))}</td>"
+        rows = [("claim", "this run", "the source", "statement", "why")]
+        rows += [(e.id, e.here_words, e.source_words, e.statement, "; ".join(e.reasons)) for e in self]
+        cells = ["".join(f"<td>{escape(printable(text))}</td>" for text in row) for row in rows]
+        return f"<table><tr>{'</tr><tr>'.join(cells)}</tr></table><p>{escape(self.closing_line)}</p>"

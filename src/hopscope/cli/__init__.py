@@ -2,14 +2,12 @@
 
 import importlib
 import io
-import math
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from types import FrameType
 from typing import Any, TextIO, cast
 
@@ -23,10 +21,7 @@ COMMANDS = {
     "report": ("reading", "build the page of one run, or of several"),
     "circuit": ("reading", "the circuit of one trained member, read and proven by ablation"),
     "export": ("reading", "write one trained member as a folder that other tools open"),
-    "theory": (
-        "theory",
-        "how many layers a retrieval chain needs: the published bound and the exact minimum",
-    ),
+    "theory": ("theory", "how many layers a retrieval chain needs: bound and exact minimum"),
     "questions": ("words", "retrieval questions in words, for language models"),
     "heads": ("words", "which heads of a language model retrieve, and what is lost without them"),
     "bench": ("listing", "training speed beside other ways to do it"),
@@ -34,20 +29,18 @@ COMMANDS = {
 """Name → module, and what it does."""
 
 _KEPT = "what is done is kept, the same command goes on"
-_INTERRUPTED = 130  # exit status after Ctrl-C: 128 and the signal's number, as shells have it
-_REPEAT = 2.0  # seconds in which the same wish counts once: `timeout` and batch systems send a signal twice
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status."""
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal that lacks a sign shows another, and is no fault
-    with _saying(), _obeying() as asked:
-        status = _run(list(sys.argv[1:] if arguments is None else arguments), asked)
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a terminal that lacks a sign shows another, and is no fault
+            stream.reconfigure(errors="replace")
+    with redirect_stderr(cast(TextIO, _Said(sys.stderr))), _obeying():
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
         _settle_output()
     return status
 
@@ -57,14 +50,15 @@ def say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def _run(given: list[str], asked: "_Asked") -> int:
+def _run(given: list[str]) -> int:
     try:
         status = _called(given)
         sys.stdout.flush()  # a result that cannot be written is a fault, which Python would tell in its own way
     except HopscopeError as error:
         return _fail(str(error), error.exit_status)
-    except KeyboardInterrupt:
-        return _fail(f"interrupted; {_KEPT}", asked.status)
+    except KeyboardInterrupt as asked:
+        number = int(asked.args[0]) if isinstance(asked, _Asked) else signal.SIGINT
+        return _fail(f"interrupted; {_KEPT}", 128 + number)  # as shells have it
     except BrokenPipeError:
         return 0  # the reader of our output has gone (such as `| head`): nothing is wrong
     except OSError as error:
@@ -88,9 +82,8 @@ def _called(given: list[str]) -> int:
         print(f"hopscope {importlib.import_module(__name__.partition('.')[0]).__version__}")
         return 0
     if given[0] not in COMMANDS:
-        raise UserError(
-            f"command: expected one of {', '.join(COMMANDS)}, found {given[0]!r}; see hopscope --help"
-        )
+        expected = f"one of {', '.join(COMMANDS)}, found {given[0]!r}"
+        raise UserError(f"command: expected {expected}; see hopscope --help")
     module = importlib.import_module(f"{__name__}.{COMMANDS[given[0]][0]}")
     try:
         getattr(module, given[0])(given[1:])
@@ -101,19 +94,15 @@ def _called(given: list[str]) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<9}  {words}" for name, (_, words) in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: hopscope COMMAND [OPTIONS]",
-            "",
-            "Grow small transformers on in-context retrieval tasks and read out what they learned.",
-            "",
-            *lines,
-            "",
-            "hopscope COMMAND --help says more.  Exit status: 0 done, 2 something to mend, 75 time budget reached,",
-            "130 interrupted (143 by SIGTERM, 129 by SIGHUP); after all but 0 and 2 the same command goes on.",
-        ]
-    )
+    lines = "\n".join(f"  {name:<9}  {words}" for name, (_, words) in COMMANDS.items())
+    return f"""usage: hopscope COMMAND [OPTIONS]
+
+Grow small transformers on in-context retrieval tasks and read out what they learned.
+
+{lines}
+
+hopscope COMMAND --help says more.  Exit status: 0 done, 2 something to mend, 75 time budget reached,
+130 interrupted (143 by SIGTERM, 129 by SIGHUP); after all but 0 and 2 the same command goes on."""
 
 
 def _fail(message: str, status: int) -> int:
@@ -121,35 +110,24 @@ def _fail(message: str, status: int) -> int:
     return status
 
 
-# Signals that ask a command to end are answered as Ctrl-C is.
-
-
-class _Asked:
-    # `status`: 128 and the number of the first signal; that of Ctrl-C until one comes.
-    status, _raised = _INTERRUPTED, -math.inf
-
-    def answer(self, number: int, _: FrameType | None) -> None:
-        now = time.monotonic()
-        if now - self._raised < _REPEAT:
-            return
-        if self.status == _INTERRUPTED:
-            self.status = 128 + number
-        self._raised = now
-        raise KeyboardInterrupt
+class _Asked(KeyboardInterrupt):
+    """A signal asked for the end, which is answered as Ctrl-C is; its number is the argument."""
 
 
 @contextmanager
-def _obeying() -> Iterator[_Asked]:
-    asked = _Asked()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked  # only the main thread may say what a signal does
-        return
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+def _obeying() -> Iterator[None]:
+    def answer(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # `timeout` and batch systems send it twice
+        raise _Asked(number)
+
+    # Only the main thread may say what a signal does.
+    of_main = threading.current_thread() is threading.main_thread()
+    known = (signal.SIGTERM, signal.SIGHUP) if of_main else ()
     taken = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
-        signal.signal(number, asked.answer)
+        signal.signal(number, answer)
     try:
-        yield asked
+        yield
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
@@ -173,17 +151,6 @@ class _Said:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-@contextmanager
-def _saying() -> Iterator[None]:
-    stream = sys.stderr
-    said = sys.stderr = cast(TextIO, _Said(stream))
-    try:
-        yield
-    finally:
-        if sys.stderr is said:
-            sys.stderr = stream
 
 
 def _open_closed() -> None:

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
 
 from hopscope.cli.parsing import parse
 from hopscope.errors import UserError
-from hopscope.study.load import Loaded, load, studies_in
+from hopscope.study.load import load, studies_in
 from hopscope.study.load import studies as study_names
-from hopscope.study.study import DEFAULT_PRESET
+from hopscope.study.study import DEFAULT_PRESET, Study
 
 _BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"  # which only the source tree has
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -28,53 +28,35 @@ class StudiesOptions:
 
     place: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """List the studies of a file (study.py) or of a package's module instead."""
-    study: str | None = None
-    """List this study alone."""
     json: bool = False
     """Print JSON."""
 
 
 def studies(arguments: Sequence[str]) -> None:
     """List studies and presets; one that cannot be loaded is said after all others."""
-    options = parse(StudiesOptions, arguments, "studies")
-    found, fault = _asked(options)
+    options, found, fault = parse(StudiesOptions, arguments, "studies"), list[Study](), None
+    if options.place is not None:
+        found = [each.study for each in studies_in(options.place).values()]
+    for name in study_names() if options.place is None else ():
+        try:
+            found.append(load(name).study)
+        except UserError as error:
+            fault = fault or error
     if options.json:
-        every = [
-            {
-                "study": each.study.name,
-                "question": each.study.question,
-                "presets": [
-                    {"preset": name, "cost": each.study.costs.get(name, "")} for name in each.study.presets
-                ],
-                "fields": [flag.name for flag in each.study.fields()],
-            }
-            for each in found
-        ]
-        print(json.dumps(every, indent=1, ensure_ascii=False))
-    for each in () if options.json else found:
-        print(f"{each.study.name}: {each.study.question}")
-        for name in each.study.presets:
-            default, cost = " (default)" * (name == DEFAULT_PRESET), each.study.costs.get(name, "")
+        print(json.dumps([_about(study) for study in found], indent=1, ensure_ascii=False))
+    for study in () if options.json else found:
+        print(f"{study.name}: {study.question}")
+        for name in study.presets:
+            default, cost = " (default)" * (name == DEFAULT_PRESET), study.costs.get(name, "")
             print(f"  --preset {name}{default}{': ' * bool(cost)}{cost}")
     if fault is not None:
         raise fault
 
 
-def _asked(options: StudiesOptions) -> tuple[list[Loaded], UserError | None]:
-    if options.place is not None:
-        every = studies_in(options.place)
-        if options.study is not None and options.study not in every:
-            raise UserError(f"study: expected one of {', '.join(every)}, found {options.study!r}")
-        return [each for name, each in every.items() if options.study in (None, name)], None
-    if options.study is not None:
-        return [load(options.study)], None
-    found, fault = list[Loaded](), None
-    for name in study_names():
-        try:
-            found.append(load(name))
-        except UserError as error:
-            fault = fault or error
-    return found, fault
+def _about(study: Study) -> dict[str, Any]:
+    presets = [{"preset": name, "cost": study.costs.get(name, "")} for name in study.presets]
+    fields = [flag.name for flag in study.fields()]
+    return {"study": study.name, "question": study.question, "presets": presets, "fields": fields}
 
 
 @dataclasses.dataclass
@@ -98,18 +80,14 @@ def new(arguments: Sequence[str]) -> None:
     options = parse(NewOptions, arguments, "new")
     name = options.name
     if not _NAME.fullmatch(name):
-        raise UserError(
-            f"name: expected small letters, digits and underscores, a letter first, found {name!r}"
-        )
-    files = {
-        f"{name}.py": "study.py.j2",
-        f"{name}.md.j2": "page.md.j2",
-        f"test_{name}.py": "test_study.py.j2",
-    }
+        wanted = "small letters, digits and underscores, a letter first"
+        raise UserError(f"name: expected {wanted}, found {name!r}")
+    names = (f"{name}.py", f"{name}.md.j2", f"test_{name}.py")
+    files = dict(zip(names, ("study.py.j2", "page.md.j2", "test_study.py.j2"), strict=True))
     for file in files:
         if (options.to / file).exists():
-            words = "expected no such file yet, found one; choose another name, or move it away"
-            raise UserError(f"{options.to / file}: {words}")
+            remedy = "choose another name, or move it away"
+            raise UserError(f"{options.to / file}: expected no such file yet, found one; {remedy}")
     environment = Environment(
         loader=PackageLoader(__name__.rpartition(".")[0], "templates"), undefined=StrictUndefined,
         keep_trailing_newline=True, autoescape=False,
@@ -146,18 +124,16 @@ def bench(arguments: Sequence[str]) -> None:
     """Run a suite."""
     options = parse(BenchOptions, arguments, "bench")
     if not _BENCHMARKS.is_dir():
-        raise UserError(
-            "bench: expected the source tree with benchmarks/, found none; run it from a clone of hopscope"
-        )
+        found = "found none; run it from a clone of hopscope"
+        raise UserError(f"bench: expected the source tree with benchmarks/, {found}")
     names = sorted(path.stem for path in _BENCHMARKS.glob("[a-z]*.py"))
     if options.suite not in names:
         raise UserError(f"suite: expected one of {', '.join(names)}, found {options.suite!r}")
     if options.rounds < 1:
         raise UserError(f"rounds: expected at least 1, found {options.rounds}")
     if options.out is not None and not options.out.parent.is_dir():
-        raise UserError(
-            f"out: expected a file in an existing folder, found {options.out}; make the folder first"
-        )
+        words = f"expected a file in an existing folder, found {options.out}"
+        raise UserError(f"out: {words}; make the folder first")
     sys.path.insert(0, str(_BENCHMARKS.parent))
     suite, timing = (import_module(f"benchmarks.{name}") for name in (options.suite, "_timing"))
     asked = timing.Asked(options.model, options.rounds)

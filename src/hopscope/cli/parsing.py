@@ -5,7 +5,7 @@ import io
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,25 +21,18 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options")
 
-_FRAME = re.compile(
-    r"[│╭╮╰╯─]+|^\s*-+\s*$"
-)  # tyro draws them with minus signs where standard output is not UTF-8
+# Tyro draws them with minus signs where standard output is not UTF-8.
+_FRAME = re.compile(r"[│╭╮╰╯─]+|^\s*-+\s*$")
 _PIPE_WIDTH = 160  # columns of a table that does not go to a terminal
 
 
 def parse(
     options: type[Options], arguments: Sequence[str], command: str, description: str | None = None
 ) -> Options:
-    """Read a command's options.
+    """Read what follows a command into its options, a dataclass whose docstrings are the help texts.
 
-    Args:
-        options: a dataclass whose docstrings are the help texts.
-        arguments: what follows the command.
-        command: its name, for help and errors.
-        description: in place of the docstring of `options`.
-
-    Raises:
-        UserError: an option is unknown, missing, or has a value that does not fit.
+    `description` stands in place of the docstring of `options`; `UserError`: an option is unknown, missing, or has a
+    value that does not fit.
     """
     errors, registry = io.StringIO(), ConstructorRegistry()
     registry.primitive_rule(_path_rule)
@@ -62,6 +55,20 @@ def console() -> "Console":
     from rich.console import Console
 
     return Console(width=shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, highlight=False)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+    """Print a table on `console`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        *columns, title=title, box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True
+    )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)
 
 
 @contextlib.contextmanager

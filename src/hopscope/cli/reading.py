@@ -2,21 +2,18 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
 from tyro.conf import Positional
 
 from hopscope.claims import Ledger
-from hopscope.cli.parsing import console, parse, stage
+from hopscope.cli.parsing import console, parse, show_table, stage
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, runs_in, write_atomic
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from hopscope.circuits.reader import Reading
 
 _MODES = ("rules", "clean", "recomputed")
@@ -39,40 +36,27 @@ def claims(arguments: Sequence[str]) -> None:
     options = parse(ClaimsOptions, arguments, "claims")
     runs = [run for path in options.paths for run in runs_in(path)]
     entries, fault = list[dict[str, Any]](), None
+    screen, listing = console(), len(runs) > len(options.paths) and not options.long
     for run in runs:
-        ledger, error = _ledger(run)
-        fault = fault or error
+        ledger, outcome = None, "not finished: run the same study again"
+        try:
+            run.config  # noqa: B018 - without which a run cannot be read
+            if (run.path / "claims.json").exists():
+                ledger = Ledger.from_json(run.read("claims.json"), str(run.path / "claims.json"))
+                outcome = ledger.closing_line
+        except UserError as error:
+            fault, outcome = fault or error, "cannot be read"
         if options.json:
             where = {"run": str(run.path)} if len(runs) > 1 else {}
             entries += [{**each.to_json(), **where} for each in ledger or ()]
-        elif len(runs) > len(options.paths) and not options.long:
+        elif listing or ledger is not None:
             print(f"{run.path.parent.name} {run.path}")
-            print(f"  {_outcome(ledger, error)}")
-        elif ledger is not None:
-            screen = console()
-            print(f"{run.path.parent.name} {run.path}")
-            screen.print(ledger.text(long=options.long, width=screen.width), markup=False)
+            text = ledger.text(long=options.long, width=screen.width) if ledger is not None else ""
+            screen.print(f"  {outcome}" if listing else text, markup=False)
     if options.json:
         print(json.dumps(entries, indent=1, ensure_ascii=False))
     if fault is not None:
         raise fault
-
-
-def _ledger(run: RunFolder) -> tuple[Ledger | None, UserError | None]:
-    # An unfinished run has none, and that is no fault; without its configuration a run cannot be read.
-    try:
-        run.config  # noqa: B018
-        if not (run.path / "claims.json").exists():
-            return None, None
-        return Ledger.from_json(run.read("claims.json"), str(run.path / "claims.json")), None
-    except UserError as error:
-        return None, error
-
-
-def _outcome(ledger: Ledger | None, error: UserError | None) -> str:
-    if error is not None:
-        return "cannot be read"
-    return "not finished: run the same study again" if ledger is None else ledger.closing_line
 
 
 @dataclasses.dataclass
@@ -94,9 +78,8 @@ def report(arguments: Sequence[str]) -> None:
     """Build a page."""
     options = parse(ReportOptions, arguments, "report")
     if not options.paths:
-        raise UserError(
-            "report: expected at least one PATH, found none; name a run folder; see hopscope report --help"
-        )
+        found = "found none; name a run folder; see hopscope report --help"
+        raise UserError(f"report: expected at least one PATH, {found}")
     from hopscope import api
     from hopscope.page.page import index, pages
 
@@ -116,9 +99,6 @@ def report(arguments: Sequence[str]) -> None:
     print(to)
 
 
-Step = Annotated[int | None, tyro.conf.arg(aliases=["--checkpoint"])]
-
-
 @dataclasses.dataclass
 class CircuitOptions:
     """Read the circuit of one trained member: which rows of which heads read what, proven by ablation."""
@@ -127,7 +107,7 @@ class CircuitOptions:
     """Run folder, or a root that holds exactly one run."""
     member: int = 0
     """Number of the member in the run."""
-    step: Step = None
+    checkpoint: int | None = None
     """Read the circuit as it was at this training step, of which there must be a checkpoint (default: the last)."""
     tau: float | None = None
     """Loss that the circuit may have (default: that of the task's criterion)."""
@@ -145,14 +125,12 @@ def circuit(arguments: Sequence[str]) -> None:
     from hopscope.training.train import arithmetic
 
     run = api.open_run(options.path)
-    with (
-        stage() as tell,
-        arithmetic(threads=1),
-    ):  # passes are many and small: more threads mostly wait for each other
+    # Passes are many and small: more threads mostly wait for each other.
+    with stage() as tell, arithmetic(threads=1):
         how: Any = {"threshold": options.tau, "proof": options.proof}
-        reading = run.circuit(options.member, options.step, tell, **how)
+        reading = run.circuit(options.member, options.checkpoint, tell, **how)
     if options.json:
-        about = {"member": options.member, "checkpoint": options.step}
+        about = {"member": options.member, "checkpoint": options.checkpoint}
         print(json.dumps({**about, **reading.model_dump(mode="json")}, indent=1, ensure_ascii=False))
     else:
         _show(options.member, reading)
@@ -163,7 +141,8 @@ def _show(member: int, reading: "Reading") -> None:
     screen.print(f"member {member}: {reading.verdict}", markup=False)
     if not reading.circuit.paths:
         return
-    screen.print(_table(reading))
+    columns = ("head", "rows", "read", "attn.", "carries", "used by", *_MODES)
+    show_table(columns, _rows(reading))
     loss, random = reading.loss, sorted(reading.random)
     beside = ""
     if random:
@@ -172,39 +151,22 @@ def _show(member: int, reading: "Reading") -> None:
     parts = "" if reading.learned == ("loss",) else f" over {', '.join(reading.learned)}"
     own = f", with its own attention {loss['recomputed']:.3f}" if "recomputed" in loss else ""
     screen.print(
-        "\nLoss without the path: rules, every pattern is its rule; clean, this path alone changes; recomputed,"
-    )
-    screen.print("later attention follows.")
-    circuit = (
-        f"circuit by its rules {loss['rules']:.3f}{own}; everything but the circuit {loss['complement']:.3f}"
-    )
-    screen.print(
-        f"Loss{parts} (threshold {reading.threshold:.3f}): model {loss['full']:.3f}, {circuit}{beside}."
+        "\nLoss without the path: rules, every pattern is its rule; clean, this path alone changes; recomputed,\n"
+        f"later attention follows.\nLoss{parts} (threshold {reading.threshold:.3f}): model {loss['full']:.3f}, "
+        f"circuit by its rules {loss['rules']:.3f}{own}; everything but the circuit {loss['complement']:.3f}{beside}.",
+        markup=False,
     )
     if len(reading.minimal) > 1:
         screen.print(f"{len(reading.minimal) - 1} other minimal circuits were found (--json prints them).")
 
 
-def _table(reading: "Reading") -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    table.add_column("head", no_wrap=True)
-    for column in ("rows", "read", "attn.", "carries", "used by"):
-        table.add_column(column, overflow="fold")
-    for column in _MODES:
-        table.add_column(column, justify="right", no_wrap=True)
+def _rows(reading: "Reading") -> Iterator[list[str]]:
     for path, about in zip(reading.circuit.paths, reading.evidence, strict=True):
         carries = [name for name, rise in about.carries.items() if rise >= reading.least_effect]
-        uses = [
-            f"{use.layer}.{use.head} {use.part}" if use.part else "readout" for use in about.composition[:3]
-        ]
+        used = [f"{use.layer}.{use.head} {use.part}" if use.part else "readout" for use in about.composition]
         removed = [f"{about.removed[mode]:.3f}" if mode in about.removed else "–" for mode in _MODES]
-        attention = f"{about.mean_attention:.2f}"
-        head = f"{path.layer}.{path.head}"
-        table.add_row(head, path.query, path.read, attention, ", ".join(carries), ", ".join(uses), *removed)
-    return table
+        head, attention = f"{path.layer}.{path.head}", f"{about.mean_attention:.2f}"
+        yield [head, path.query, path.read, attention, ", ".join(carries), ", ".join(used[:3]), *removed]
 
 
 @dataclasses.dataclass
@@ -217,7 +179,7 @@ class ExportOptions:
     """Number of the member in the run."""
     to: Path
     """Folder to write."""
-    step: Step = None
+    checkpoint: int | None = None
     """Write the member as it was at this training step, of which there must be a checkpoint (default: the last)."""
 
 
@@ -226,5 +188,5 @@ def export(arguments: Sequence[str]) -> None:
     options = parse(ExportOptions, arguments, "export")
     from hopscope import api
 
-    api.open_run(options.path).export(options.member, options.to, options.step)
+    api.open_run(options.path).export(options.member, options.to, options.checkpoint)
     print(options.to)

@@ -2,13 +2,12 @@
 
 import argparse
 import dataclasses
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from functools import partial
+from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import tyro
@@ -28,7 +27,6 @@ _PLAIN = {
     "completion": "Start and schedule in one word; fields that are given as well win.",
 }
 _BETWEEN = 30.0  # seconds between two lines that do not go to a terminal
-_PARTS = 10_000  # of a full bar
 
 
 @dataclasses.dataclass
@@ -66,8 +64,8 @@ def run(arguments: Sequence[str]) -> None:
     options, fields = read_options(loaded, arguments[1:], arguments[0])
     from hopscope import api
 
-    with Bars() as bars:
-        found = api.run(arguments[0], **vars(options), fields=fields, listen=bars.hear, say=say)
+    with Bar() as bar:
+        found = api.run(arguments[0], **vars(options), fields=fields, listen=bar.hear, say=say)
     if found.claims:
         console().print(found.claims.text(), markup=False)
         print(f"why: hopscope claims {found.path} --long")
@@ -79,13 +77,8 @@ def run(arguments: Sequence[str]) -> None:
 def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple[RunOptions, dict[str, Any]]:
     """Run options, and the dotted fields that the command line gives another value than the preset.
 
-    Args:
-        loaded: the study.
-        arguments: what follows it on the command line.
-        called: what it was called there, for help and errors.
-
-    Raises:
-        UserError: an unknown preset or field, or a value that does not fit.
+    `called` is what the study was called there, for help and errors; `UserError`: an unknown preset or field, or a
+    value that does not fit.
     """
     # The preset's fields, and what a completion sets, are the defaults of the others: so these come first.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -98,18 +91,16 @@ def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple
     flags = study.fields()
     kind = _command(flags, RunOptions(preset=preset))
     parsed = parse(kind, _hinted(arguments, flags, study), f"run {called}", f"{study.name}: {study.question}")
-    given = {
-        flag.name: value for flag in flags if not _same(value := _value(parsed, flag.name), flag.default)
+    values = {flag.name: (_value(parsed, flag.name), flag.default) for flag in flags}
+    return parsed.run, {
+        **plain,
+        **{name: value for name, (value, own) in values.items() if not _same(value, own)},
     }
-    return parsed.run, {**plain, **given}
 
 
 def _command(flags: Sequence[Flag], options: RunOptions) -> type[Any]:
     """A dataclass of run options and all flags, those of a section in one of its own."""
-    flat = tyro.conf.arg(name="")
-    fields: list[Any] = [
-        ("run", Annotated[RunOptions, flat], dataclasses.field(default_factory=lambda: options)),
-    ]
+    fields: list[Any] = [("run", Annotated[RunOptions, tyro.conf.arg(name="")], _default(options))]
     sections: dict[str, list[Any]] = {}
     for flag in flags:
         section, _, name = flag.name.rpartition(".")
@@ -132,7 +123,8 @@ def _helps(kind: type) -> dict[str, str]:
     import docstring_parser
 
     found: dict[str, str] = {}
-    for each in docstring_parser.parse(kind.__doc__ or "").params:
+    docs = [docstring_parser.parse(base.__doc__ or "") for base in reversed(kind.__mro__)]
+    for each in (param for doc in docs for param in doc.params):
         for name in each.arg_name.split(", "):
             found[name] = each.description or ""
     return found
@@ -162,120 +154,88 @@ def _hinted(arguments: Sequence[str], flags: Sequence[Flag], study: Study) -> li
         if name in kinds and isinstance(kinds[name].default, bool) and following.lower() in ("true", "false"):
             section, _, field = argument.removeprefix("--").rpartition(".")
             wanted = argument if following.lower() == "true" else f"--{section}.no-{field}"
-            raise UserError(
-                f"{argument}: expected a switch without a value, found {following!r}; write {wanted}"
-            )
+            words = f"expected a switch without a value, found {following!r}; write {wanted}"
+            raise UserError(f"{argument}: {words}")
     return list(arguments)
-
-
-# How far it is.
 
 
 @dataclasses.dataclass
 class _Unit:
-    # `share` of its work that is done; `found`, the share that was done when this command first heard of it.
     name: str
-    cost: float
-    share: float = 0.0
-    found: float | None = None
-    note: str = ""
+    cost: int
+    share: float = 0.0  # of its work that is done
     losses: Sequence[float] = ()
     diverged: Sequence[int] = ()
-    task: Any = None
 
 
-class Bars:
-    """Progress on standard error: bars on a terminal, elsewhere a dated line every half minute."""
+class Bar:
+    """How far a run is, on standard error: a bar on a terminal, elsewhere a dated line every half minute."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
-        screen = Console(stderr=True)
-        self._live, self._units = screen.is_terminal, dict[str, _Unit]()
+        self._console, self._units, self._said = Console(stderr=True), dict[str, _Unit](), -math.inf
         self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=10), TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[note]}", justify="right"), TimeRemainingColumn(), TextColumn("left"),
-            console=screen, disable=not self._live, expand=True,
+            BarColumn(bar_width=10), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("left"),
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            console=self._console, disable=not self._console.is_terminal, expand=True,
         )  # fmt: skip
-        self._all: Any = None
-        self._began, self._said = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def hear(self, folder: "UnitFolder", message: Mapping[str, Any]) -> None:
         """Take in one message of a worker."""
         if not self._units:
             self._know(folder)
-        unit = self._units[folder.name]
-        if message["kind"] == "warning":
+        unit, kind = self._units[folder.name], message["kind"]
+        if kind == "warning":
             self._tell(f"hopscope: warning: {message['message']}")
-        elif message["kind"] in ("found", "done"):
+        elif kind in ("found", "done"):
             unit.share, unit.losses = 1.0, ()
-            unit.found = 1.0 if message["kind"] == "found" else unit.found
-            if unit.task is not None:
-                self._progress.update(unit.task, visible=False)
-            if self._share == 1.0 and message["kind"] == "done":
-                self._line("trained and measured")
-        elif message["kind"] == "phase":
-            self._show(unit, str(message["name"]))
-        elif message["kind"] == "progress":
+            if kind == "done" and all(each.share == 1.0 for each in self._units.values()):
+                self._show("trained and measured", pause=0.0)
+        elif kind == "phase":
+            self._show(f"{unit.name}: {message['name']}")
+        elif kind == "progress":
             unit.share = message["step"] / max(1, message["steps"])
-            unit.found = unit.share if unit.found is None else unit.found
             unit.losses = [loss for loss in message["losses"] if loss is not None]
             if list(message["diverged"]) != list(unit.diverged):
                 unit.diverged = message["diverged"]
                 numbers = [folder.members[at].member for at in unit.diverged]
                 self._tell(f"{unit.name}: diverged: member {', '.join(map(str, numbers))}")
-            self._show(unit, f"{message['samples_per_second']:,.0f} samples/s")
+            losses = [loss for each in self._units.values() for loss in each.losses]
+            ends = f", loss {min(losses):.4f} to {max(losses):.4f}" if losses else ""
+            self._show(f"{unit.name}: {message['samples_per_second']:,.0f} samples/s{ends}")
 
     def _know(self, folder: "UnitFolder") -> None:
         from hopscope.execute.pool import size_of
         from hopscope.runs import RunFolder
 
-        for unit in RunFolder(folder.path.parent.parent).units:
+        for unit in RunFolder(folder.run_path).units:
             seeds = [member.seed for member in unit.members]
             named = f"seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
-            self._units[unit.name] = _Unit(f"{unit.job['label']}, {named}", float(size_of(unit)))
+            self._units[unit.name] = _Unit(f"{unit.job['label']}, {named}", size_of(unit))
 
-    @property
-    def _share(self) -> float:
-        total = sum(unit.cost for unit in self._units.values())
-        return sum(unit.cost * unit.share for unit in self._units.values()) / total
-
-    def _show(self, unit: _Unit, note: str) -> None:
-        add = partial(self._progress.add_task, total=_PARTS, note="")
-        if self._all is None:
-            self._began, self._all = time.monotonic(), add(f"all {len(self._units)} units")
-        unit.task = add(unit.name) if unit.task is None else unit.task
-        self._progress.update(self._all, completed=_PARTS * self._share, visible=len(self._units) > 1)
-        self._progress.update(unit.task, completed=_PARTS * unit.share, note=note)
-        if time.monotonic() - self._said >= _BETWEEN:
-            losses = [loss for each in self._units.values() for loss in each.losses]
-            ends = f"  loss {min(losses):.4f} to {max(losses):.4f}" if losses else ""
-            self._line(f"{unit.name}: {note}{ends}")
-
-    def _line(self, words: str) -> None:
-        if self._live:
-            return
-        self._said = time.monotonic()
-        new = {name: unit.share - unit.found for name, unit in self._units.items() if unit.found is not None}
-        done = sum(self._units[name].cost * share for name, share in new.items())
-        total, left = sum(unit.cost for unit in self._units.values()), ""
-        if done > 0 and self._share < 1.0:
-            seconds = round((self._said - self._began) * (1.0 - self._share) * total / done)
-            left = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left  "
-        say(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {self._share:4.0%}  {left}{words}")
+    def _show(self, words: str, pause: float = _BETWEEN) -> None:
+        done = round(sum(unit.cost * unit.share for unit in self._units.values()))
+        if not self._progress.tasks:  # what was done before says nothing about the time that is left
+            self._progress.add_task("", total=sum(unit.cost for unit in self._units.values()), completed=done)
+        (task,) = self._progress.tasks
+        self._progress.update(task.id, completed=done, description=words)
+        if not self._console.is_terminal and time.monotonic() - self._said >= pause:
+            self._said, seconds = time.monotonic(), task.time_remaining
+            left = f"{timedelta(seconds=round(seconds))} left  " if seconds else ""
+            say(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {task.percentage:3.0f} %  {left}{words}")
 
     def _tell(self, words: str) -> None:
-        if self._live:
-            self._progress.console.print(words, markup=False, highlight=False)
+        if self._console.is_terminal:
+            self._console.print(words, markup=False, highlight=False)
         else:
             say(words)

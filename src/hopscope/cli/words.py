@@ -3,20 +3,17 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ValidationError
 from tyro.conf import Positional, arg
 
-from hopscope.cli.parsing import console, parse, stage
+from hopscope.cli.parsing import parse, show_table, stage
 from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.language.questions import Questions
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _BEST = 3  # heads shown of each target
 
@@ -44,15 +41,12 @@ def questions(arguments: Sequence[str]) -> None:
     """Print questions."""
     options = parse(QuestionsOptions, arguments, "questions")
     for each in _asked(options, "questions").drawn():
-        found = {
-            name: getattr(each, name) for name in ("id", "formulation", "depth", "chains", "prompt", "answer")
-        }
         if options.json:
-            print(json.dumps({**found, "acceptable": each.acceptable}))
+            names = ("id", "formulation", "depth", "chains", "prompt", "answer", "acceptable")
+            print(json.dumps({name: getattr(each, name) for name in names}))
         else:
-            print(
-                f"{each.id}\n{each.prompt}\nCorrect: {each.answer}\nAcceptable: {', '.join(each.acceptable)}\n"
-            )
+            answers = f"Correct: {each.answer}\nAcceptable: {', '.join(each.acceptable)}"
+            print(f"{each.id}\n{each.prompt}\n{answers}\n")
     sys.stdout.flush()  # here, where it is handled that the reader has gone
 
 
@@ -120,15 +114,19 @@ def heads(arguments: Sequence[str]) -> None:
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return
-    screen = console()
-    screen.print(f"{options.model}: {found['layers']} layers × {found['heads']} heads", markup=False)
-    screen.print(_targets(found["targets"]))
-    screen.print(_ablation(found["ablation"], options.ablation))
+    print(f"{options.model}: {found['layers']} layers × {found['heads']} heads")
+    title = "Attention, mean over questions [95 % interval]; layers and heads count from 0"
+    show_table(
+        ("row → target", "uniform head", "best heads (layer.head)", "", ""), _targets(found["targets"]), title
+    )
+    about, shares = ("depth", "heads out", "which", "guess"), ("with all", "without", "random others")
+    rows, title = found["ablation"], f"Accuracy without heads ({options.ablation} in their place)"
+    show_table((*about, *shares, "cost", "of random"), _ablations(rows), title)
 
 
 def _asked(options: Any, command: str) -> Questions:
-    fields = {name: getattr(options, name) for name in ("chains", "count", "seed")}
-    fields |= {name: getattr(options, name, default) for name, default in _AS_ASKED.items()}
+    names = ("chains", "count", "seed", "few_shot", "filler", "repeats")
+    fields = {name: getattr(options, name) for name in names if hasattr(options, name)}
     fields |= {"measure": "choice"} if getattr(options, "complete", False) else {}
     fields |= {} if options.depth is None else {"depth": options.depth}
     try:
@@ -137,51 +135,23 @@ def _asked(options: Any, command: str) -> Questions:
         raise UserError(f"{validation_line(error)}; see hopscope {command} --help") from None
 
 
-_AS_ASKED = {"few_shot": 0, "filler": 0, "repeats": 1}
-
-
-def _targets(targets: dict[str, Any]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    title = "Attention, mean over questions [95 % interval]; layers and heads count from 0"
-    table = Table("row → target", "uniform head", "best heads (layer.head)", "", "", title=title)
+def _targets(targets: dict[str, Any]) -> Iterator[list[str]]:
     for name, target in targets.items():
-        cells = [
-            (value, layer, head)
-            for layer, heads in enumerate(target["mean"])
-            for head, value in enumerate(heads)
-        ]
+        means = enumerate(target["mean"])
+        cells = [(value, layer, head) for layer, row in means for head, value in enumerate(row)]
         best = [
             f"{layer}.{head}  {value:.3f} [{target['low'][layer][head]:.3f}, {target['high'][layer][head]:.3f}]"
             for value, layer, head in sorted(cells, key=lambda cell: (-cell[0], *cell[1:]))[:_BEST]
         ]
         row, _, found = name.partition(":")
-        table.add_row(Text(f"{row} → {found}"), f"{target['floor']:.3f}", *map(Text, best))
-    return table
+        yield [f"{row} → {found}", f"{target['floor']:.3f}", *best]
 
 
-def _ablation(rows: Sequence[dict[str, Any]], method: str) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    columns = (
-        "depth",
-        "heads out",
-        "which",
-        "guess",
-        "with all",
-        "without",
-        "random others",
-        "cost",
-        "of random",
-    )
-    table = Table(*columns, title=f"Accuracy without heads ({method} in their place)")
+def _ablations(rows: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
     for row in rows:
         which = " ".join(f"{layer}.{head}" for layer, head in row["heads"])
         shares = [_told(row[name]) for name in ("all", "top", "random", "top_cost", "random_cost")]
-        table.add_row(str(row["depth"]), str(row["k"]), which, f"{row['guess']:.3f}", *map(Text, shares))
-    return table
+        yield [str(row["depth"]), str(row["k"]), which, f"{row['guess']:.3f}", *shares]
 
 
 def _told(found: Sequence[float | None]) -> str:

@@ -8,6 +8,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,25 +22,30 @@ _FOLDER = ".jobs"  # of a root: messages and logs of runs at work, which are par
 _STORAGE = 90.0  # seconds in which network storage shows here what another machine has written
 
 
-class Exchange:
-    """A folder for the messages of one command's workers, and whatever else a cluster keeps; `kept` if a job failed."""
+class Cluster:
+    """A place beyond this machine, with a folder for the messages of one command's workers; `kept` if a job failed."""
+
+    pause = 0.5
 
     def __init__(self) -> None:
         self._path: Path | None = None
         self.kept = False
 
+    def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
+        """All units, unless the user gave a number of cores: a cluster lets them wait until there is room."""
+        return max(1, len(units) if cores is None else cores)
+
     def folder(self, unit: UnitFolder) -> Path:
         """The folder, made when it is first needed, beside the runs; a `UserError` if it cannot be."""
         if self._path is None:
-            run = unit.path.parent.parent.resolve()
+            run = unit.run_path.resolve()
             parent = run.parents[1] / _FOLDER
             try:
                 parent.mkdir(exist_ok=True)
                 self._path = Path(tempfile.mkdtemp(prefix=f"{run.parent.name}-{run.name}-", dir=parent))
             except OSError as error:
-                raise UserError(
-                    f"{parent}: expected a folder that can be written, found {error.strerror}; choose another --out"
-                ) from error
+                words = f"expected a folder that can be written, found {error.strerror}; choose another --out"
+                raise UserError(f"{parent}: {words}") from error
         return self._path
 
     def close(self) -> None:
@@ -51,20 +57,15 @@ class Exchange:
 
 
 class RemoteWorker:
-    """A worker beyond this machine, heard through a file; how it ends, its cluster knows.
-
-    Attributes:
-        unit: what it works on.
-        waits: whether it has not begun.
-    """
+    """A worker beyond this machine, heard through a file; how it ends, its cluster knows.  First it `waits`."""
 
     def __init__(self, unit: UnitFolder, messages: Path):
         self.unit, self.waits, self._path, self._read = unit, True, messages, 0
 
     def arguments(self, seconds: float | None) -> list[str]:
         """Arguments of `hopscope.execute.worker.main` there; the time includes that in which it waits for a machine."""
-        run = str(self.unit.path.parent.parent.resolve())
-        given = [run, self.unit.name, "--messages", str(self._path), "--like", json.dumps(installed())]
+        run = self.unit.run_path.resolve()
+        given = [str(run), self.unit.name, "--messages", str(self._path), "--like", json.dumps(installed())]
         return given if seconds is None else [*given, "--until", f"{time.time() + seconds:.3f}"]
 
     def messages(self) -> list[Message]:
@@ -90,10 +91,8 @@ class RemoteWorker:
         until = time.monotonic() + _STORAGE
         while status == 0 and not self.unit.record and time.monotonic() < until:
             time.sleep(0.5)
-        where = f"found it ended with status {status} without a word; put --out on storage that all machines share"
-        return End(
-            status, f"unit {self.unit.name}: expected to hear from its worker in {self._path}, {where}"
-        )
+        words = f"expected to hear from its worker in {self._path}, found it ended with status {status} without a word"
+        return End(status, f"unit {self.unit.name}: {words}; put --out on storage that all machines share")
 
 
 def worker_environment() -> dict[str, str]:
@@ -103,5 +102,5 @@ def worker_environment() -> dict[str, str]:
 
 
 def last_line(text: object) -> str:
-    """The last words of an error of a cluster, in one line."""
+    """The last words of an error of a cluster."""
     return (str(text).strip().splitlines() or ["no message"])[-1][:200]

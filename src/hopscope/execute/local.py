@@ -38,9 +38,8 @@ class ThisMachine:
             return "cuda"
         if asked == "auto":
             return "cpu"
-        raise UserError(
-            "device: expected a CUDA device for --device cuda, found none; use --device cpu or auto"
-        )
+        wanted = "a CUDA device for --device cuda, found none"
+        raise UserError(f"device: expected {wanted}; use --device cpu or auto")
 
     def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
         """See `Place`."""
@@ -91,26 +90,15 @@ class _Process:
 
     def __init__(self, unit: UnitFolder, seconds: float | None, gpu: str | None):
         self.unit, self.gpu = unit, gpu
-        run = str(unit.path.parent.parent)
-        command = [
-            sys.executable,
-            "-m",
-            "hopscope.execute.worker",
-            run,
-            unit.name,
-            "--parent",
-            str(os.getpid()),
-        ]
+        given = [str(unit.run_path), unit.name, "--parent", str(os.getpid())]
+        given += [] if seconds is None else ["--seconds", f"{seconds:.3f}"]
         own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
         self.process = subprocess.Popen(
-            command + ([] if seconds is None else ["--seconds", f"{seconds:.3f}"]),
+            [sys.executable, "-m", "hopscope.execute.worker", *given],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environment() | own,
         )  # fmt: skip
-        self._said, self._complaints, self._last = (
-            _Lines(self.process.stdout),
-            _Lines(self.process.stderr),
-            b"",
-        )
+        self._said, self._complaints = _Lines(self.process.stdout), _Lines(self.process.stderr)
+        self._last = b""
 
     def messages(self) -> list[Message]:
         self._listen()  # so that neither pipe fills up and holds the worker

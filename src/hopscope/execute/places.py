@@ -15,16 +15,10 @@ EXECUTORS = ("local", "ray", "slurm")
 def place_of(
     executor: str, address: str | None, loaded: Loaded, say: Callable[[str], object] = lambda words: None
 ) -> Iterator[Place]:
-    """The place where units are trained, for the time of a run.
+    """The place where a study's units are trained, for the time of a run.
 
-    Args:
-        executor: one of `EXECUTORS`.
-        address: of the Ray cluster; of SLURM: `slurm`, or `local` and `debug` to try it without one.
-        loaded: the study.
-        say: told what the user may want to know.
-
-    Raises:
-        UserError: the place does not exist, cannot be reached, or lacks a package.
+    `address` is that of the Ray cluster; of SLURM it is `slurm`, or `local` and `debug` to try it without one.
+    `UserError`: the place does not exist, cannot be reached, or lacks a package.
     """
     if executor not in EXECUTORS:
         raise UserError(f"executor: expected one of {', '.join(EXECUTORS)}, found {executor!r}")
@@ -34,10 +28,9 @@ def place_of(
         yield ThisMachine()
         return
     if loaded.reference is None:
-        raise UserError(
-            f"executor: expected a study of a file or a package for {executor}, because other machines must load it, "
-            "found one that was made in a notebook or a function; save it in a file"
-        )
+        wanted = f"a study of a file or a package for {executor}, because other machines must load it"
+        found = "found one that was made in a notebook or a function; save it in a file"
+        raise UserError(f"executor: expected {wanted}, {found}")
     if executor == "ray":
         from hopscope.execute.ray import connected
 

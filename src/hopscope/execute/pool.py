@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -66,43 +67,31 @@ def train_all(
     seconds: float | None = None,
     listen: Listener = lambda unit, message: None,
 ) -> None:
-    """Train and measure every unit of a run that is not whole or lacks a measure.
+    """Train and measure every unit of a run that is not whole or lacks a measure; the caller has locked the run.
 
-    Args:
-        run: its folder, locked by the caller.
-        loaded: its study.  One without a reference (of a notebook) is trained in this process, a unit after another.
-        place: where.
-        cores: to use.
-        seconds: that it may take.
-        listen: hears the workers.
+    A study without a reference (of a notebook) is trained in this process, a unit after another.
 
     Raises:
         TimeBudgetReached: what is done is kept.
         UserError: a worker found something to mend, or died.
     """
     from hopscope.study.measuring import is_measured
+    from hopscope.training.train import TimeBudget
 
+    budget, pending = TimeBudget(seconds), list[UnitFolder]()
     deadline = None if seconds is None else time.monotonic() + seconds
-    pending = list[UnitFolder]()
     for unit in run.units:
         if unit.is_whole and is_measured(unit, loaded.study):
             listen(unit, {"kind": "found"})
         else:
             pending.append(unit)
     if loaded.reference is None:
-        _work_here(pending, loaded, deadline, listen)
+        for unit in pending:
+            work(unit, loaded, budget, partial(listen, unit))
+            listen(unit, {"kind": "done"})
         return
     pending.sort(key=size_of, reverse=True)  # so that no core idles at the end
     _Pool(pending, place.at_once(pending, cores), place, deadline, listen).work()
-
-
-def _work_here(units: Sequence[UnitFolder], loaded: Loaded, deadline: float | None, listen: Listener) -> None:
-    from hopscope.training.train import TimeBudget
-
-    for unit in units:
-        budget = TimeBudget(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        work(unit, loaded, budget, partial(listen, unit))
-        listen(unit, {"kind": "done"})
 
 
 def size_of(unit: UnitFolder) -> int:
@@ -112,24 +101,17 @@ def size_of(unit: UnitFolder) -> int:
     return int(weights * training["steps"] * training["batch_size"] * len(unit.members))
 
 
+@dataclass
 class _Pool:
-    def __init__(
-        self,
-        pending: Sequence[UnitFolder],
-        size: int,
-        place: Place,
-        deadline: float | None,
-        listen: Listener,
-    ):
-        self.pending, self.size, self.place, self.deadline, self.listen = (
-            list(pending),
-            size,
-            place,
-            deadline,
-            listen,
-        )
-        self.active: list[Worker] = []
-        self.errors, self.finished, self.late = dict[str, str](), set[str](), False
+    pending: list[UnitFolder]
+    size: int
+    place: Place
+    deadline: float | None
+    listen: Listener
+
+    def __post_init__(self) -> None:
+        self.active, self.errors = list[Worker](), dict[str, str]()
+        self.finished, self.late = set[str](), False
 
     def work(self) -> None:
         try:
@@ -189,6 +171,5 @@ def died(unit: UnitFolder, found: str) -> End:
 
 def failed(unit: UnitFolder, last: str) -> End:
     """The end of a worker that failed in a way that nobody foresaw, with its last words."""
-    return End(
-        1, f"unit {unit.name}: its worker failed ({last}); this is a fault of Hopscope, please report it"
-    )
+    words = f"its worker failed ({last}); this is a fault of Hopscope, please report it"
+    return End(1, f"unit {unit.name}: {words}")

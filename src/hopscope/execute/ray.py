@@ -2,24 +2,22 @@
 
 import logging
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.execute import worker
-from hopscope.execute.cluster import Exchange, RemoteWorker, last_line, worker_environment
+from hopscope.execute.cluster import Cluster, RemoteWorker, last_line, worker_environment
 from hopscope.execute.local import available_cores
 from hopscope.execute.pool import End, died, failed
 from hopscope.runs import UnitFolder
 
 _RETRIES = 3  # times that Ray starts a task again whose worker was lost
-_CONNECT, _ANSWER = 4.0, 16.0  # seconds in which an address must accept a connection, and answer as Ray does
+_ANSWER = 16.0  # seconds in which an address must answer as Ray does
 _QUIET: Any = {"log_to_driver": False, "logging_level": logging.ERROR}
 _HELLO = "import logging, sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)"
 
@@ -28,19 +26,18 @@ _HELLO = "import logging, sys, ray; ray.init(sys.argv[1], log_to_driver=False, l
 def connected(address: str | None, say: Callable[[str], object]) -> Iterator["RayCluster"]:
     """The cluster at an address; without one that of `RAY_ADDRESS`, one that runs here, or a new one of this machine.
 
-    Raises:
-        UserError: Ray is not installed, or there is no cluster at the address.
+    `UserError`: Ray is not installed, or there is no cluster at the address.
     """
     if find_spec("ray") is None:
         raise UserError("executor: expected the package ray, found none; run pip install 'hopscope[ray]'")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
-    joined = (
-        "ray" in sys.modules and sys.modules["ray"].is_initialized()
-    )  # by the caller, who may need it afterwards
+    # By the caller, who may need it afterwards.
+    joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
     found = None if joined else _found(address or os.environ.get("RAY_ADDRESS"), say)
     import ray
 
-    cluster = RayCluster(ray)
+    cluster = RayCluster()
+    cluster.ray = ray
     try:
         if found == "local":
             ray.init(found, num_cpus=available_cores(), include_dashboard=False, **_QUIET)
@@ -48,7 +45,7 @@ def connected(address: str | None, say: Callable[[str], object]) -> Iterator["Ra
             ray.init(found, **_QUIET)
         yield cluster
     finally:
-        cluster.exchange.close()
+        cluster.close()
         if not joined:
             ray.shutdown()
 
@@ -59,46 +56,26 @@ def _found(address: str | None, say: Callable[[str], object]) -> str:
             return "auto"
         say("hopscope: no Ray cluster is running here: one is started on this machine")
         return "local"
-    fault = _unreachable(address) or _fault_of(address)
-    if fault:
+    if fault := _fault_of(address):
         words = f"found {fault}; start one with `ray start --head`, which tells its address"
         raise UserError(f"address: expected a Ray cluster at {address}, {words}")
     return address
 
 
-def _unreachable(address: str) -> str:
-    # Before Ray is asked, which tries for two minutes.
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address == "auto":
-        return ""
-    if not host or not port.isdecimal():
-        return "no HOST:PORT"
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT).close()
-    except (OSError, OverflowError) as error:
-        return getattr(error, "strerror", None) or str(error)
-    return ""
-
-
 def _fault_of(address: str) -> str:
-    # A process of its own asks: Ray ends a process that waits for a cluster in vain.
+    # A process of its own asks: Ray tries for two minutes, and then ends the process.
+    hello = [sys.executable, "-c", _HELLO, address]
     try:
-        asked = subprocess.run(
-            [sys.executable, "-c", _HELLO, address], capture_output=True, text=True, timeout=_ANSWER
-        )
+        asked = subprocess.run(hello, capture_output=True, text=True, timeout=_ANSWER)
     except subprocess.TimeoutExpired:
         return f"no answer in {_ANSWER:.0f} s"
     return "" if asked.returncode == 0 else last_line(asked.stderr)
 
 
-class RayCluster:
+class RayCluster(Cluster):
     """A Ray cluster that this process has joined, as a `Place`."""
 
-    pause = 0.5
-
-    def __init__(self, ray: Any):
-        self.ray, self.exchange = ray, Exchange()
-        self._task = cache(self._made)
+    ray: Any
 
     def device(self, asked: str) -> str:
         """CUDA where a node has a GPU, unless the CPU was asked for; a `UserError` if CUDA was and none has one."""
@@ -108,24 +85,16 @@ class RayCluster:
             raise UserError("device: expected a GPU in the Ray cluster for --device cuda, found none")
         return "cpu"
 
-    def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
-        """All units, unless the user gave a number of cores: Ray lets tasks wait until there is room."""
-        return max(1, len(units) if cores is None else cores)
-
     def start(self, unit: UnitFolder, seconds: float | None) -> "RayWorker":
         """Submit a task for a unit."""
-        found = RayWorker(unit, self.exchange.folder(unit) / f"{unit.name}.jsonl")
-        gpus = 1 if unit.job["device"] == "cuda" else 0
-        found.ray, found.reference = self.ray, self._task(gpus).remote(found.arguments(seconds))
-        return found
-
-    def _made(self, gpus: int) -> Any:
-        remote = self.ray.remote(
-            num_cpus=1, num_gpus=gpus, max_retries=_RETRIES, max_calls=1,
+        found = RayWorker(unit, self.folder(unit) / f"{unit.name}.jsonl")
+        task = self.ray.remote(
+            num_cpus=1, num_gpus=int(unit.job["device"] == "cuda"), max_retries=_RETRIES, max_calls=1,
             scheduling_strategy="SPREAD",  # two units on one machine share its memory bandwidth
             runtime_env={"env_vars": worker_environment()},
-        )  # fmt: skip
-        return remote(worker.main)
+        )(worker.main)  # fmt: skip
+        found.ray, found.reference = self.ray, task.remote(found.arguments(seconds))
+        return found
 
 
 class RayWorker(RemoteWorker):

@@ -7,14 +7,14 @@ list of strings, and a number; no run depends on them, and they are removed afte
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.execute import worker
-from hopscope.execute.cluster import Exchange, RemoteWorker, last_line, worker_environment
+from hopscope.execute.cluster import Cluster, RemoteWorker, last_line, worker_environment
 from hopscope.execute.pool import End, died, failed
 from hopscope.runs import UnitFolder
 
@@ -28,50 +28,38 @@ _ASK = 60.0  # seconds between two questions to SLURM; a job that ended well is 
 
 @contextmanager
 def submitting(cluster: str | None) -> Iterator["SlurmJobs"]:
-    """The place where submitit's jobs run: one of `CLUSTERS`, by default SLURM.
-
-    Raises:
-        UserError: submitit is not installed, or SLURM's commands are not here.
-    """
+    """The place where submitit's jobs run: one of `CLUSTERS`, by default SLURM; `UserError`: that is not installed."""
     cluster = cluster or "slurm"
     if cluster not in CLUSTERS:
         raise UserError(f"address: expected one of {', '.join(CLUSTERS)} for slurm, found {cluster!r}")
     if find_spec("submitit") is None:
-        raise UserError(
-            "executor: expected the package submitit, found none; run pip install 'hopscope[slurm]'"
-        )
+        remedy = "run pip install 'hopscope[slurm]'"
+        raise UserError(f"executor: expected the package submitit, found none; {remedy}")
     missing = [name for name in ("sbatch", "srun", "sacct") if shutil.which(name) is None]
     if cluster == "slurm" and missing:
-        raise UserError(
-            f"executor: expected SLURM's command {missing[0]} on this machine, found none; run this on a machine that "
-            "submits jobs, or use --executor local"
-        )
-    jobs = SlurmJobs(cluster)
+        remedy = "run this on a machine that submits jobs, or use --executor local"
+        wanted = f"SLURM's command {missing[0]} on this machine"
+        raise UserError(f"executor: expected {wanted}, found none; {remedy}")
+    jobs = SlurmJobs()
+    jobs.name = cluster
     try:
         yield jobs
     finally:
-        jobs.exchange.close()
+        jobs.close()
 
 
-class SlurmJobs:
+class SlurmJobs(Cluster):
     """Jobs of SLURM, as a `Place`."""
 
-    pause = 0.5
-
-    def __init__(self, cluster: str):
-        self.cluster, self.exchange = cluster, Exchange()
+    name: str
 
     def device(self, asked: str) -> str:
         """The CPU unless CUDA was asked for: what the nodes have is not known here."""
         return "cuda" if asked == "cuda" else "cpu"
 
-    def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
-        """All units, unless the user gave a number of cores: SLURM lets jobs wait until there is room."""
-        return max(1, len(units) if cores is None else cores)
-
     def start(self, unit: UnitFolder, seconds: float | None) -> "SlurmWorker":
         """Hand in a job for a unit; a `UserError` if SLURM does not take it."""
-        found = SlurmWorker(unit, self.exchange.folder(unit) / f"{unit.name}.jsonl")
+        found = SlurmWorker(unit, self.folder(unit) / f"{unit.name}.jsonl")
         found.jobs, found.until = self, None if seconds is None else time.monotonic() + seconds
         found.hand_in()
         return found
@@ -80,12 +68,12 @@ class SlurmJobs:
         """Submitit's executor, with what a job of the unit needs."""
         import submitit
 
-        executor = submitit.AutoExecutor(folder=self.exchange.folder(unit), cluster=self.cluster)
+        executor = submitit.AutoExecutor(folder=self.folder(unit), cluster=self.name)
         exported = [f"export {name}={shlex.quote(value)}" for name, value in worker_environment().items()]
         executor.update_parameters(
             name=f"hopscope-{unit.path.parents[2].name}", timeout_min=_MINUTES, cpus_per_task=1,
             gpus_per_node=1 if unit.job["device"] == "cuda" else 0,
-            **({} if self.cluster == "debug" else {f"{self.cluster}_setup": exported}),
+            **({} if self.name == "debug" else {f"{self.name}_setup": exported}),
         )  # fmt: skip
         return executor
 
@@ -118,7 +106,7 @@ class SlurmWorker(RemoteWorker):
         try:
             return self.ended(int(self.job.result()))
         except FailedJobError as error:
-            self.jobs.exchange.kept = True
+            self.jobs.kept = True
             return failed(self.unit, f"{last_line(error)}; see {self.job.paths.stderr}")
         except UncompletedJobError:
             step = max(self.unit.steps, default=-1)
@@ -127,7 +115,7 @@ class SlurmWorker(RemoteWorker):
             if self._deaths <= _RETRIES:
                 self.hand_in()
                 return None
-            self.jobs.exchange.kept = True
+            self.jobs.kept = True
             about = f"its job {self.job.job_id} ended in state {self.job.state} (see {self.job.paths.stderr})"
             return died(self.unit, about)
 

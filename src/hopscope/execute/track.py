@@ -18,23 +18,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any
 
 from hopscope.config import in_words
 from hopscope.errors import UserError
 from hopscope.execute.local import environment
 from hopscope.runs import RunFolder, UnitFolder, write_atomic
 
-TRACKERS = ("tensorboard", "wandb", "trackio")
-"""Names of the trackers: each that of its package, and of the extra that installs it."""
-
-_PAUSE, _PATIENCE = 5.0, 30.0  # seconds between two looks at a run; that its end waits for trackers to store
-_WRITERS = 64  # event files that are open at a time
 _HOW_TO_LOOK = {
     "tensorboard": "tensorboard --logdir {root}",
     "wandb": "wandb sync {root}/{study}/*/wandb/offline-run-*   (sends them to your account)",
     "trackio": "trackio show --project hopscope-{study}",
-}
+}  # each tracker has the name of its package, and of the extra that installs it
+_PAUSE, _PATIENCE = 5.0, 30.0  # seconds between two looks at a run; that its end waits for trackers to store
+_WRITERS = 64  # event files that are open at a time
 
 Point = tuple[int, int, str, float]
 """Member, training step, name of a curve such as `loss/held_out`, and value."""
@@ -43,64 +40,56 @@ Point = tuple[int, int, str, float]
 def check_trackers(names: Sequence[str]) -> None:
     """Refuse trackers that do not exist or are not installed; a `UserError` with the install command."""
     for name in names:
-        if name not in TRACKERS:
-            raise UserError(f"tracker: expected one of {', '.join(TRACKERS)}, found {name!r}")
+        if name not in _HOW_TO_LOOK:
+            raise UserError(f"tracker: expected one of {', '.join(_HOW_TO_LOOK)}, found {name!r}")
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder of that name, such as W&B's own, is no package
-            raise UserError(
-                f"tracker: expected the package {name} for --tracker {name}, found none; install it with: "
-                f"pip install 'hopscope[{name}]'"
-            )
+            wanted = f"the package {name} for --tracker {name}, found none"
+            raise UserError(f"tracker: expected {wanted}; install it with: pip install 'hopscope[{name}]'")
 
 
 @contextlib.contextmanager
 def followed(run: RunFolder, trackers: Sequence[str], say: Callable[[str], object]) -> Iterator[None]:
     """Trackers that follow a run while the block trains it; nothing that they do or fail to do ends the block."""
-    senders = list[_Sender]()
-    for name in dict.fromkeys(trackers):
-        senders.append(_Sender(run, name))
-        say(f"{name}: {_HOW_TO_LOOK[name].format(root=_root(run, name), study=run.path.parent.name)}")
-    try:
-        yield
-    finally:
-        end = time.monotonic() + _PATIENCE
-        for sender in senders:
-            if (found := sender.ended(end)) is not None:
-                say(
-                    f"hopscope: warning: tracker {sender.tracker}: expected it to take the run's numbers, found "
-                    f"{found}; the run is not affected, and the same command with this tracker sends what is missing"
-                )
-
-
-class _Sender:
-    def __init__(self, run: RunFolder, tracker: str):
-        self.tracker = tracker
-        self._complaints: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, tracker, str(run.path)], stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,  # trackers print there; standard output of a command is its result
-            stderr=self._complaints, env=environment(),
-            start_new_session=True,  # with whatever it starts it can be ended at once, and by nothing else
-        )  # fmt: skip
-
-    def ended(self, until: float) -> str | None:
-        # Let it send what is left, and end it; what went wrong, if anything did.
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+    with contextlib.ExitStack() as files:
+        senders = dict[str, tuple[Any, Any]]()
+        for name in dict.fromkeys(trackers):
+            complaints = files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, name, str(run.path)], stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,  # trackers print there; standard output of a command is its result
+                stderr=complaints, env=environment(),
+                start_new_session=True,  # with whatever it starts it can be ended at once, and by nothing else
+            )  # fmt: skip
+            senders[name] = process, complaints
+            say(f"{name}: {_HOW_TO_LOOK[name].format(root=_root(run, name), study=run.path.parent.name)}")
         try:
-            status = self._process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            status = None
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._complaints.seek(0)
-        last = self._complaints.read().strip().rpartition("\n")[2]
-        self._complaints.close()
-        if status is None:
-            return f"it still busy {_PATIENCE:g} seconds after the end of the run"
-        return None if status == 0 else last or f"its end with status {status}"
+            yield
+        finally:
+            until = time.monotonic() + _PATIENCE
+            for name, (process, complaints) in senders.items():
+                if found := _fault(process, complaints, until):
+                    say(
+                        f"hopscope: warning: tracker {name}: expected it to take the run's numbers, found {found}; the "
+                        "run is not affected, and the same command with this tracker sends what is missing"
+                    )
+
+
+def _fault(process: Any, complaints: Any, until: float) -> str:
+    """Let a tracker send what is left, and end it; what went wrong, if anything did."""
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    status = None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        status = process.wait(max(0.0, until - time.monotonic()))
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if status is None:
+        return f"it still busy {_PATIENCE:g} seconds after the end of the run"
+    complaints.seek(0)
+    last = str(complaints.read()).strip().rpartition("\n")[2]
+    return "" if status == 0 else last or f"its end with status {status}"
 
 
 def _root(run: RunFolder, tracker: str) -> Path:
@@ -111,51 +100,7 @@ def _root(run: RunFolder, tracker: str) -> Path:
 # In the tracker's process.
 
 
-class Sink(Protocol):
-    """A tracker; any exception ends the sending, and nothing else."""
-
-    def write(self, points: Sequence[Point]) -> None:
-        """Take numbers, in ascending order of their steps within a unit."""
-
-    def conclude(self, verdicts: Mapping[str, str]) -> None:
-        """Take the verdicts of a finished run, by claim."""
-
-    def close(self) -> None:
-        """Store everything."""
-
-
-class Follower:
-    """What a tracker has of a run (`sent.json`: up to which step each unit was sent), and what it lacks."""
-
-    def __init__(self, run: RunFolder, folder: Path):
-        self.run, self._file = run, folder / "sent.json"
-        self.sent: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            self.sent = dict(json.loads(self._file.read_bytes()))
-
-    def send(self, sink: Sink) -> None:
-        """Send what was recorded since the last call, and note it."""
-        for unit in self.run.units:
-            points = sorted(points_of(unit, self.sent.get(unit.name, -1)), key=lambda point: point[1])
-            if points:
-                sink.write(points)
-                self._note(unit.name, points[-1][1])
-
-    def conclude(self, sink: Sink) -> None:
-        """Send the verdicts of a finished run, unless these were sent."""
-        if not self.run.is_done:
-            return
-        verdicts = {each["id"]: each["verdict"] for each in json.loads(self.run.read("claims.json"))}
-        if self.sent.get("claims.json") != verdicts:
-            sink.conclude(verdicts)
-            self._note("claims.json", verdicts)
-
-    def _note(self, name: str, value: Any) -> None:
-        self.sent[name] = value
-        write_atomic(self._file, json.dumps(self.sent, sort_keys=True).encode())
-
-
-def points_of(unit: UnitFolder, after: int) -> Iterator[Point]:
+def points_of(unit: UnitFolder, after: int = -1) -> Iterator[Point]:
     """What a unit recorded after a step; what is not finite is left out."""
     for row in unit.rows(after):
         name = "/".join(str(row[key]) for key in ("metric", "split", "part") if row.get(key) is not None)
@@ -165,7 +110,7 @@ def points_of(unit: UnitFolder, after: int) -> Iterator[Point]:
                 yield member, row["step"], name, value
 
 
-class TensorBoard:
+class _TensorBoard:
     """Event files, one folder for each member: TensorBoard lays the curves of all members over each other."""
 
     def __init__(self, run: RunFolder, folder: Path):
@@ -174,7 +119,6 @@ class TensorBoard:
         self._make, self._folder, self._open = SummaryWriter, folder, dict[int, Any]()
 
     def write(self, points: Sequence[Point]) -> None:
-        """See `Sink`."""
         for member, step, name, value in points:
             if member not in self._open:
                 if len(self._open) == _WRITERS:
@@ -185,18 +129,15 @@ class TensorBoard:
             writer.flush()
 
     def conclude(self, verdicts: Mapping[str, str]) -> None:
-        """See `Sink`."""
-        writer = self._make(str(self._folder / "claims"))
-        writer.add_text("verdicts", "\n\n".join(f"{name}: {said}" for name, said in verdicts.items()))
-        writer.close()
+        with self._make(str(self._folder / "claims")) as writer:
+            writer.add_text("verdicts", "\n\n".join(f"{name}: {said}" for name, said in verdicts.items()))
 
     def close(self) -> None:
-        """See `Sink`."""
         for writer in self._open.values():
             writer.close()
 
 
-class OneRun:
+class _OneRun:
     """W&B or trackio, which know a whole run as one of their own: a member stands behind the name of a curve.
 
     Both keep it on this machine, W&B unless `WANDB_MODE` says something else.
@@ -216,13 +157,11 @@ class OneRun:
         about = {name: config[name] for name in ("study", "identity", "members")}
         names = {"project": f"hopscope-{config['study']}", "name": run.path.name, "config": about}
         self._there = package.init(**names, resume="allow", **own)
-        if (
-            self._wandb
-        ):  # units are not at the same step, and W&B drops what comes with a step behind the last one
+        if self._wandb:
+            # Units are not at the same step, and W&B drops what comes with a step behind the last one.
             self._there.define_metric("*", step_metric="step")
 
     def write(self, points: Sequence[Point]) -> None:
-        """See `Sink`."""
         rows: dict[int, dict[str, float]] = {}
         for member, step, name, value in points:
             rows.setdefault(step, {})[f"{name}/member-{member}"] = value
@@ -233,35 +172,46 @@ class OneRun:
                 self._there.log(row, step=step)
 
     def conclude(self, verdicts: Mapping[str, str]) -> None:
-        """See `Sink`; trackio shows numbers alone."""
-        for name, said in verdicts.items() if self._wandb else ():
+        for name, said in verdicts.items() if self._wandb else ():  # trackio shows numbers alone
             self._there.summary[f"claims/{name}"] = said
 
     def close(self) -> None:
-        """See `Sink`."""
         self._there.finish()
 
 
 def follow(run: RunFolder, tracker: str, ended: Callable[[], bool]) -> None:
-    """Send what a run records until it has ended, then its verdicts.
+    """Send what a run records until it has ended, then its verdicts; whatever the tracker raises goes on up.
 
     Args:
-        run: the run.
-        tracker: one of `TRACKERS`.
+        run: the run.  What was sent of it stands in `sent.json`: of each unit up to which step, and the verdicts.
+        tracker: its name.
         ended: waits a while, and says whether the run's command has ended.
-
-    Raises:
-        UserError: a record is damaged.
-        Exception: whatever the tracker raises.
     """
-    folder = _root(run, tracker) / run.path.parent.name / run.path.name
-    sink: Sink = TensorBoard(run, folder) if tracker == "tensorboard" else OneRun(tracker, run, folder)
-    follower = Follower(run, folder)
+    folder, sent = _root(run, tracker) / run.path.parent.name / run.path.name, dict[str, Any]()
+    sink = _TensorBoard(run, folder) if tracker == "tensorboard" else _OneRun(tracker, run, folder)
+    with contextlib.suppress(OSError, ValueError):
+        sent = dict(json.loads((folder / "sent.json").read_bytes()))
+
+    def note(name: str, value: Any) -> None:
+        sent[name] = value
+        write_atomic(folder / "sent.json", json.dumps(sent, sort_keys=True).encode())
+
+    def send() -> None:
+        for unit in run.units:
+            points = sorted(points_of(unit, sent.get(unit.name, -1)), key=lambda point: point[1])
+            if points:
+                sink.write(points)
+                note(unit.name, points[-1][1])
+
     while not ended():
         with contextlib.suppress(UserError):  # a file was replaced while it was read: the next look finds it
-            follower.send(sink)
-    follower.send(sink)
-    follower.conclude(sink)
+            send()
+    send()
+    if run.is_done:
+        verdicts = {each["id"]: each["verdict"] for each in json.loads(run.read("claims.json"))}
+        if sent.get("claims.json") != verdicts:
+            sink.conclude(verdicts)
+            note("claims.json", verdicts)
     sink.close()
 
 

@@ -33,17 +33,9 @@ _NUMBERS_FROM = ("hopscope", "torch", "numpy", "numba", "scipy")
 
 
 def work(unit: UnitFolder, loaded: Loaded, budget: Any, say: Say) -> None:
-    """Train and measure a unit in this process, going on where it stopped.
+    """Train and measure a unit in this process, within a `training.TimeBudget`, going on where it stopped.
 
-    Args:
-        unit: its folder.
-        loaded: the study of its run.
-        budget: a `training.TimeBudget`.
-        say: told how it goes.
-
-    Raises:
-        TimeBudgetReached: what is done is kept.
-        UserError: the study has a fault, the unit does not fit into memory, or a file cannot be written.
+    `UserError`: the study has a fault, the unit does not fit into memory, or a file cannot be written.
     """
     from hopscope.study.measuring import measure_unit, training_of
     from hopscope.training.train import Progress, train
@@ -83,26 +75,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say: Say = partial(_append, given.messages) if given.messages else partial(_print, _messages_alone())
     if given.parent is not None:
         _follow(given.parent)
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # the parent decides what Ctrl-C means, and ends its workers
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and ends its workers
     warnings.showwarning = partial(_warn, say)
     say({"kind": "begun", "node": platform.node(), "process": os.getpid()})
     try:
         _check_like(given.like or {})
         seconds = given.seconds if given.until is None else max(0.0, given.until - time.time())
         _run(given.run, given.unit, seconds, say)
-        say(
-            {"kind": "finished"}
-        )  # the status does not tell: whoever calls exit ends this process with the same one
+        say({"kind": "finished"})  # the status does not tell: a call of exit ends a process with 0 as well
     except HopscopeError as error:
         return _fail(say, str(error), error.exit_status)
     except SystemExit as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         words = f"found that {place.filename}, line {place.lineno}, ends the process ({error.code}); mend it"
-        return _fail(
-            say, f"unit {given.unit}: expected code that runs to its end, {words}; what is done is kept", 2
-        )
+        words = f"unit {given.unit}: expected code that runs to its end, {words}; what is done is kept"
+        return _fail(say, words, 2)
     except BrokenPipeError:
         return 1
     return 0
@@ -131,11 +118,9 @@ def _warn(say: Say, message: Warning | str, *about: Any, **more: Any) -> None:
 def _check_like(expected: Mapping[str, str]) -> None:
     here = installed()
     for name in (name for name in expected if name != "processor"):
-        if here.get(name) != expected[name]:
-            raise UserError(
-                f"{platform.node()}: expected {name} {expected[name]} as where the command was given, found "
-                f"{here.get(name, 'none')}; install the same on all machines"
-            )
+        if (found := here.get(name, "none")) != expected[name]:
+            wanted = f"{name} {expected[name]} as where the command was given, found {found}"
+            raise UserError(f"{platform.node()}: expected {wanted}; install the same on all machines")
 
 
 def _follow(parent: int) -> None:

@@ -1,12 +1,17 @@
 """What language models said, and what it comes to: rows of evidence with intervals, and how answers fail."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from hopscope.claims.intervals import wilson
 from hopscope.language.questions import Question
+
+SCORES = ("accuracy", "first_accuracy", "acceptance", "answered", "stuck", "guess")
+"""What one question contributes to the mean of its kind; see `scores`."""
 
 
 class Answer(NamedTuple):
@@ -22,20 +27,29 @@ class Answer(NamedTuple):
     model: str
     kind: str
     question: Question
-    said: tuple[str, ...] = ()
+    said: Sequence[str] = ()
     stuck: bool = False
     likeliest: str | None = None
     too_long: bool = False
 
     @property
-    def given(self) -> list[str | None]:
-        """Of everything that was said, the acceptable answer that it is."""
-        return [matched(text, self.question.acceptable) for text in self.said] or [None]
+    def given(self) -> str | None:
+        """The acceptable answer that was given; `None`: there was none."""
+        return matched(self.said[-1], self.question.acceptable) if self.said else None
 
-    @property
-    def correct(self) -> bool | None:
-        """Whether the first acceptable answer is the right one; `None`: there was none."""
-        return None if self.given[-1] is None else self.given[-1] == self.question.answer
+
+def scores(said: Sequence[str], answer: str, acceptable: Sequence[str], stuck: bool) -> dict[str, float]:
+    """What one question contributes to the mean of its kind.
+
+    `accuracy`: whether the acceptable answer is right, NaN without one; of all questions `first_accuracy` and
+    `acceptance` (of the first answer), `answered` and `stuck`; and `guess`, what blind guessing among the acceptable
+    answers reaches.
+    """
+    given = [matched(text, acceptable) for text in said] or [None]
+    right, told = [each == answer for each in given], [each is not None for each in given]
+    accuracy = right[-1] if told[-1] else math.nan
+    found = accuracy, right[0], told[0], told[-1], stuck, 1 / len(acceptable)
+    return dict(zip(SCORES, map(float, found), strict=True))
 
 
 def normal_form(text: str) -> str:
@@ -55,10 +69,9 @@ def rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
     """What was answered, as rows of evidence whose part is `MODEL, KIND`, such as `openai/gpt-4o, equations D = 3`.
 
     `correct`: one row for each question, in an order that is the same for all models: 1 if its first acceptable answer
-    is right, null if none was acceptable.  `questions`; the shares `accuracy` (right, of the questions with an
-    acceptable answer), `answered`, `acceptance` and `first_accuracy` (of first answers) and `stuck`, each with the ends
-    of its 95 % Wilson interval as `accuracy_low`, `accuracy_high`; means `guess` (a blind one among acceptable answers)
-    and `attempts`; and `count`, part `MODEL, KIND: WHAT`, of what went wrong.
+    is right, null if none was acceptable.  `questions`; the shares of `scores` (accuracy: of the questions with an
+    acceptable answer), each with the ends of its 95 % Wilson interval as `accuracy_low`, `accuracy_high`; the mean
+    `attempts`; and `count`, part `MODEL, KIND: WHAT`, of what went wrong.
 
     A kind with a question that is longer than the model's context was not run: its one row is `too_long`.
     """
@@ -67,27 +80,18 @@ def rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
         if too_long := sum(one.too_long for one in several):
             yield {"metric": "too_long", "part": part, "value": float(too_long)}
             continue
-        right = [one.correct for one in several]
-        shares: dict[str, list[bool]] = {
-            "accuracy": [each for each in right if each is not None],
-            "answered": [each is not None for each in right],
-            "acceptance": [one.given[0] is not None for one in several],
-            "first_accuracy": [one.given[0] == one.question.answer for one in several],
-            "stuck": [one.stuck for one in several],
-        }
-        found: list[tuple[str, float | None]] = [
-            ("correct", None if each is None else float(each)) for each in right
-        ]
-        found += [
-            ("questions", float(len(several))),
-            ("attempts", sum(len(one.said) for one in several) / len(several)),
-        ]
-        found.append(("guess", sum(1 / len(one.question.acceptable) for one in several) / len(several)))
-        for name, each in shares.items():
-            low, high = wilson(sum(each), len(each)) if each else (None, None)
-            found.append((name, sum(each) / len(each) if each else None))
-            found += [(f"{name}_low", low), (f"{name}_high", high)]
-        yield from ({"metric": name, "part": part, "value": value} for name, value in found)
+        every = [scores(one.said, one.question.answer, one.question.acceptable, one.stuck) for one in several]
+        found: list[tuple[str, float]] = [("correct", each["accuracy"]) for each in every]
+        found.append(("questions", len(several)))
+        found.append(("attempts", fmean(len(one.said) for one in several)))
+        for name in SCORES:
+            known = [each[name] for each in every if not math.isnan(each[name])]
+            found.append((name, fmean(known) if known else math.nan))
+            if name != "guess":
+                low, high = wilson(round(sum(known)), len(known)) if known else (math.nan, math.nan)
+                found += [(f"{name}_low", low), (f"{name}_high", high)]
+        for name, value in found:
+            yield {"metric": name, "part": part, "value": None if math.isnan(value) else float(value)}
         for what, count in sorted(Counter(what for one in several for what in _findings(one)).items()):
             yield {"metric": "count", "part": f"{part}: {what}", "value": float(count)}
 
@@ -96,12 +100,13 @@ def _findings(one: Answer) -> Iterator[str]:
     # Which symbol was said first, or found likeliest; what unacceptable answers are; of a wrong answer the steps at
     # which a reading may have gone wrong, and, where it is another chain's, how many chains further down the line of
     # the followed chain stands: of those that are read first, and of those that give the answers.
-    question, given = one.question, one.given[-1]
+    question, given = one.question, one.given
     if one.said and "hop" in (first := _symbol(one.likeliest or one.said[0], question)):
         yield f"said {first}"
-    for text in (text for text, acceptable in zip(one.said, one.given, strict=False) if acceptable is None):
-        yield f"rejected, {_symbol(text, question)}"
-    if one.correct is False:
+    for text in one.said:
+        if matched(text, question.acceptable) is None:
+            yield f"rejected, {_symbol(text, question)}"
+    if given not in (None, question.answer):
         yield f"lost at step {', '.join(map(str, question.lost[str(given)]))}"
         for chain in (chain for chain, path in enumerate(question.symbols) if path[-1] == given):
             for name, step in (("first", 1), ("answer", question.depth)):

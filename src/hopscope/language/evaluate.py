@@ -3,18 +3,15 @@
 Inspect imports this module for the name `hopscope` (entry point of the group `inspect_ai`).
 """
 
-import math
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from hopscope.claims.intervals import wilson
 from hopscope.errors import UserError
-from hopscope.language.answers import Answer, matched, normal_form
-from hopscope.language.questions import FORMULATIONS, Question, Questions, kinds
+from hopscope.language.answers import SCORES, Answer, matched, normal_form, scores
+from hopscope.language.questions import FORMULATIONS, Protocol, Question, Questions, kinds
 from hopscope.training.train import TimeBudget
 
 try:
@@ -23,7 +20,7 @@ try:
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.log import read_eval_log
     from inspect_ai.model import GenerateConfig, ModelOutput, get_model
-    from inspect_ai.scorer import Score, Scorer, Target, grouped, mean, metric, scorer
+    from inspect_ai.scorer import Score, Scorer, Target, grouped, mean, scorer, stderr
     from inspect_ai.solver import Generate, Solver, TaskState, solver
     from tenacity import RetryError
 except ImportError as error:
@@ -40,8 +37,7 @@ _TOO_LONG = re.compile(r"context.?(length|size|window)|maximum context|too (many
 
 
 def ask(
-    models: Sequence[str], questions: Sequence[Questions], folder: Path, *, attempts: int = 10, identical: int = 3,
-    timeout: int = 50, precision: str = "float32", base_url: str | None = None, budget: TimeBudget | None = None,
+    models: Sequence[str], questions: Sequence[Questions], folder: Path, *, budget: TimeBudget | None = None,
     say: Callable[[str], object] = lambda words: None, **how: Any,
 ) -> list[Answer]:  # fmt: skip
     """Put every kind of questions to each model.  The same call goes on where the last one stopped.
@@ -50,56 +46,32 @@ def ask(
         models: as Inspect names them; of this machine, see `LOCAL`.
         questions: of different kinds.
         folder: for Inspect's logs, into which every answer is written at once.
-        attempts: answers asked for at most until one is acceptable.
-        identical: unacceptable answers of the same wording in a row after which a question is given up.
-        timeout: seconds after which a request, with its retries, is given up; one try has half of them.
-        precision: number format of weights and activations of local models.
-        base_url: of the models' server, if not the provider's own.
         budget: looked at between questions; every call answers one at least.
         say: is told in words how far it is.
-        how: further options of Inspect's `GenerateConfig`: `temperature`, `max_tokens`, `max_connections` ….
+        how: fields of `Protocol`.
 
     Raises:
         UserError: a model cannot be asked, or its server does not answer; what was answered is kept.
         TimeBudgetReached: likewise.
     """
-    found, limits = list[Answer](), {"attempts": attempts, "identical": identical}
+    found, protocol = list[Answer](), Protocol(**how)
     for name in models:
-        own, called, local = {**how, **_requests(timeout)}, name, dict[str, Any]()
+        called, local = name, dict[str, Any]()
+        # What a provider may have to know before it is asked.
+        config = GenerateConfig(max_tokens=protocol.max_tokens, temperature=protocol.temperature)
         try:
             if name.startswith(LOCAL):
                 from hopscope.language.local import source
 
-                called, local = f"{LOCAL}{source(name.removeprefix(LOCAL))}", {"dtype": precision}
-                if own.get("temperature") == 0:
-                    del own["temperature"]
-                    local["do_sample"] = False
+                called = f"{LOCAL}{source(name.removeprefix(LOCAL))}"
+                local = {"dtype": protocol.precision}
             # One for all of its questions, which may be large.
-            config = GenerateConfig(max_tokens=own.get("max_tokens"))
-            model = get_model(called, config=config, base_url=base_url, memoize=False, **local)
+            model = get_model(called, config=config, base_url=protocol.base_url, memoize=False, **local)
         except Exception as error:
             raise _failure(name, "a model that can be asked", error) from None
+        shown = name.replace("//", "/")  # of an absolute folder, which Inspect calls hf//home/…
         for kind in questions:
-            what, done = f"{name}: {kind.kind}", Counter[str]()
-
-            def pace(
-                answered: bool, what: str = what, kind: Questions = kind, done: Counter[str] = done
-            ) -> None:
-                if not answered and done[what] and budget:
-                    budget.check()
-                done[what] += answered
-                if answered and done[what] % max(1, kind.count // 10) == 0:
-                    say(f"{what}, {done[what]} of {kind.count} questions answered in this call")
-
-            token = _PACE.set(pace)
-            try:
-                found += _evaluated(model, name, kind, folder, limits, own, budget)
-            finally:
-                _PACE.reset(token)
-            if too_long := sum(one.too_long for one in found[-kind.count :]):
-                say(
-                    f"{what} not run, {too_long} of {kind.count} questions are longer than the model's context"
-                )
+            found += _evaluated(model, shown, kind, folder, protocol, budget, say)
     return found
 
 
@@ -108,34 +80,48 @@ _PACE: ContextVar[Callable[[bool], None]] = ContextVar("_PACE", default=lambda a
 
 
 def _evaluated(
-    model: Any,
-    name: str,
-    kind: Questions,
-    folder: Path,
-    limits: dict[str, int],
-    how: dict[str, Any],
-    budget: Any,
+    model: Any, name: str, kind: Questions, folder: Path, protocol: Protocol, budget: Any, say: Any
 ) -> list[Answer]:
-    fields, drawn = kind.model_dump(exclude={"formulation", "depth"}), {one.id: one for one in kind.drawn()}
+    drawn, done = {one.id: one for one in kind.drawn()}, 0
+
+    def pace(answered: bool) -> None:
+        nonlocal done
+        if not answered and done and budget:
+            budget.check()
+        done += answered
+        if answered and done % max(1, kind.count // 10) == 0:
+            say(f"{name}: {kind.kind}, {done} of {kind.count} questions answered in this call")
+
+    fields = kind.model_dump(exclude={"formulation", "depth"})
+    fields |= protocol.model_dump(include={"attempts", "identical"})
+    some = {name: getattr(protocol, name) for name in ("temperature", "max_tokens", "max_connections")}
+    how = {name: value for name, value in some.items() if value is not None}
+    token = _PACE.set(pace)
     try:
+        task = TASKS[kind.formulation](kind.depth, **fields)
         complete, logs = eval_set(
-            TASKS[kind.formulation](kind.depth, **fields, **limits), model=[model], log_dir=str(folder.resolve()),
-            log_dir_allow_dirty=True, retry_attempts=1, retry_immediate=False, log_buffer=1, log_realtime=False,
-            log_format="eval", ctl_server=False, display="none", score_display=False, **how,
+            task, model=[model], log_dir=str(folder.resolve()), log_dir_allow_dirty=True, retry_attempts=1,
+            retry_immediate=False, log_buffer=1, log_realtime=False, log_format="eval", ctl_server=False,
+            display="none", score_display=False, **how, **_requests(protocol.timeout),
         )  # fmt: skip
     except Exception as error:
         raise _failure(name, "answers", error) from None
+    finally:
+        _PACE.reset(token)
     if not logs:
         raise KeyboardInterrupt
     log = read_eval_log(logs[0].location)
-    told = [one for one in log.samples or [] if one.scores and not one.error]
+    whole = (one for one in log.samples or [] if one.scores and not one.error)
+    known = {one.id: one.scores["retrieval"].metadata for one in whole}
     if not complete:
         if budget:
             budget.check()
-        kept = f"{len(told)} of {kind.count} questions are answered and kept; "
+        kept = f"{len(known)} of {kind.count} questions are answered and kept; "
         raise _failure(name, "answers", log.error or log.status, kept)
-    known = [(drawn[one.id], one.scores["retrieval"].metadata) for one in told]
-    return [Answer(name, kind.kind, one, **{**each, "said": tuple(each["said"])}) for one, each in known]
+    if too_long := sum("too_long" in each for each in known.values()):
+        words = f"{too_long} of {kind.count} questions are longer than the model's context"
+        say(f"{name}: {kind.kind} not run, {words}")
+    return [Answer(name, kind.kind, drawn[id], **each) for id, each in known.items()]
 
 
 def _requests(timeout: int | None) -> dict[str, int]:
@@ -173,7 +159,7 @@ def _task(name: str, formulations: tuple[str, ...]) -> Callable[..., Task]:
 
         Args:
             depths, chains: D, one or several (1,2,3), and N; by default the paper's.
-            attempts, identical, timeout: as of `hopscope.language.evaluate.ask`.
+            attempts, identical, timeout: as of `hopscope.language.questions.Protocol`.
             fields: others of `hopscope.language.Questions`, such as count, seed and measure.
         """
         several = depths if isinstance(depths, list | tuple) else [] if depths is None else [depths]
@@ -214,12 +200,7 @@ def asking(attempts: int, identical: int, choice: bool) -> Solver:
             if choice and str(get_model()).startswith(LOCAL):
                 known = _chosen(get_model().api, state.input_text, acceptable, state.metadata["symbols"])
             elif choice:
-                how: dict[str, Any] = {
-                    "logprobs": True,
-                    "top_logprobs": 20,
-                    "max_tokens": 3,
-                    "temperature": 1.0,
-                }
+                how = {"logprobs": True, "top_logprobs": 20, "max_tokens": 3, "temperature": 1.0}
                 state = await _asked(state, generate, 0, **how)
                 said.append(by_first_token(state.output, acceptable) or state.output.completion)
             while not (choice or len(said) == attempts or known.get("stuck")):
@@ -242,15 +223,14 @@ def asking(attempts: int, identical: int, choice: bool) -> Solver:
 async def _asked(state: TaskState, generate: Generate, attempt: int, **changes: Any) -> TaskState:
     model: Any = get_model()
     if attempt:  # only the first may come from Inspect's cache; under a fixed seed all would be alike
-        changes |= {
-            "cache": False,
-            **({} if model.config.seed is None else {"seed": model.config.seed + attempt}),
-        }
+        changes["cache"] = False
+        changes |= {} if model.config.seed is None else {"seed": model.config.seed + attempt}
     if str(model).startswith(LOCAL):
         if model.api.tokenizer.chat_template is None:
-            raise UserError(
-                "a tokenizer without a chat template; let the model choose instead (measure choice)"
-            )
+            wanted = "a tokenizer without a chat template"
+            raise UserError(f"{wanted}; let the model choose instead (measure choice)")
+        if model.config.temperature == 0:  # transformers has another word for that
+            model.api.do_sample, changes["temperature"] = False, 1.0
         room = _room(model.api, model.api.hf_chat(state.messages, []))
         # It answers in its own time, and cannot be dead.
         limits = {"timeout": _FOREVER, "attempt_timeout": _FOREVER}
@@ -310,42 +290,20 @@ def by_first_token(output: ModelOutput, acceptable: Sequence[str]) -> str | None
     return None
 
 
-@metric
-def by_kind() -> Any:
-    """Share of each kind of question with its 95 % Wilson interval: "equations D = 2", "… lower" and "… upper"."""
-
-    def compute(scores: list[Any]) -> dict[str, float]:
-        found = dict[str, float]()
-        for kind in dict.fromkeys(one.sample_metadata["kind"] for one in scores):
-            values = [one.score.as_float() for one in scores if one.sample_metadata["kind"] == kind]
-            low, high = wilson(round(sum(values)), len(values))
-            found |= {kind: sum(values) / len(values), f"{kind} lower": low, f"{kind} upper": high}
-        return found
-
-    return compute
+_MEANS = [
+    grouped(mean(), "kind", all=False),
+    grouped(stderr(), "kind", all=False, name_template="{group_name} stderr"),
+]
 
 
-_SHARES = ("accuracy", "first_attempt", "acceptance", "answered", "stuck")
-_METRICS = {**{name: [by_kind()] for name in _SHARES}, "guess": [grouped(mean(), "kind", all=False)]}
-
-
-@scorer(metrics=_METRICS)
+@scorer(metrics=dict.fromkeys(SCORES, _MEANS))
 def retrieval() -> Scorer:
-    """What one question contributes to the mean of its kind.
-
-    `accuracy`: whether the acceptable answer is right, not a number without one (Inspect leaves it out of the mean); of
-    all questions, `first_attempt`, `acceptance` (of the first answer), `answered` and `stuck`; and `guess`, what blind
-    guessing among the acceptable answers reaches.
-    """
+    """See `hopscope.language.answers.scores`; Inspect leaves NaN out of a mean."""
 
     async def score(state: TaskState, target: Target) -> Score:
         known, acceptable = state.store.get("known"), state.metadata["acceptable"]
-        given = [matched(text, acceptable) for text in known["said"]] or [None]
-        right, accepted = [each == target.text for each in given], [each is not None for each in given]
-        accuracy, stuck = right[-1] if accepted[-1] else math.nan, known.get("stuck", False)
-        values = (accuracy, right[0], accepted[0], accepted[-1], stuck, 1 / len(acceptable))
-        by_name = dict(zip(_METRICS, map(float, values), strict=True))
-        return Score(value=by_name, answer=given[-1], metadata=known)
+        found = scores(known["said"], target.text, acceptable, known.get("stuck", False))
+        return Score(value=found, answer=known["said"][-1] if known["said"] else None, metadata=known)
 
     return score
 

@@ -9,8 +9,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import combinations, product
-from math import comb, prod
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +26,6 @@ from hopscope.language.questions import FREE_DEPTH, Questions
 from hopscope.language.reading import Asked, Text, read
 from hopscope.rng import bits
 from hopscope.runs import write_atomic
-from hopscope.training.train import TimeBudget
 
 Head = tuple[int, int]
 """Layer and head, both from 0."""
@@ -38,16 +37,16 @@ SIZES, SHARE = (1, 2, 4, 8), 8
 """How many heads are taken out at once, and at most one of so many."""
 
 _MAPS = ("o_proj", "c_proj", "out_proj", "dense", "wo")  # what output maps are called in a class …Attention…
-_ATTEMPTS, _FLOATS = 1000, 1 << 27
+_ATTEMPTS, _FLOATS = 100, 1 << 27
 
 
 class Attentive(NamedTuple):
-    """A model, the attention of each layer with its output map, the number of heads, and widths of the maps' inputs."""
+    """A model, the output map of each layer's attention, the number of heads, and widths of the maps' inputs."""
 
     name: str
     model: Any
     tokenizer: Any
-    layers: list[tuple[nn.Module, nn.Module]]
+    layers: list[nn.Module]
     heads: int
     widths: list[int]
 
@@ -58,11 +57,11 @@ def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
     Raises:
         UserError: it has none of the kind, or its tokenizer does not say where tokens stand.
     """
-    every = ((one, getattr(one, map_, None)) for one in model.modules() for map_ in _MAPS)
-    layers = [(one, map_) for one, map_ in every if "Attention" in type(one).__name__ and map_ is not None]
+    attentions = (one for one in model.modules() if "Attention" in type(one).__name__)
+    layers = [getattr(one, map_) for one in attentions for map_ in _MAPS if hasattr(one, map_)]
     heads = getattr(model.config.get_text_config(), "num_attention_heads", 0)
-    shapes = [(map_, dict(map_.named_parameters())["weight"].shape) for _, map_ in layers]
-    widths = [shape[isinstance(map_, nn.Linear)] for map_, shape in shapes]  # [out, in]; Conv1D has [in, out]
+    # A linear map has [out, in], a Conv1D [in, out].
+    widths = [dict(one.named_parameters())["weight"].shape[isinstance(one, nn.Linear)] for one in layers]
     if not layers or not heads or any(width % heads for width in widths) or not tokenizer.is_fast:
         wanted = f"attention with an output map ({', '.join(_MAPS)}) of as many heads in every layer, a fast tokenizer"
         raise UserError(f"{name}: expected {wanted}, found {type(model).__name__}; use another model")
@@ -88,11 +87,12 @@ class Scores(NamedTuple):
 
 
 @contextmanager
-def _hooked(model: Attentive, see: Any, change: Any) -> Iterator[None]:
-    handles = []
-    for number, (attention, map_) in enumerate(model.layers):
-        handles.append(attention.register_forward_hook(lambda module, given, out, n=number: see(n, out)))
-        handles.append(map_.register_forward_pre_hook(lambda module, given, n=number: change(n, given[0])))
+def _hooked(model: Attentive, change: Callable[[int, Tensor], Any]) -> Iterator[None]:
+    # Of each layer the outputs of its heads are told, and replaced by what is returned, if anything is.
+    def hook(number: int) -> Any:
+        return lambda module, given: change(number, given[0])
+
+    handles = [map_.register_forward_pre_hook(hook(number)) for number, map_ in enumerate(model.layers)]
     try:
         with torch.no_grad():
             yield
@@ -109,40 +109,36 @@ def attention(model: Attentive, texts: Sequence[Text]) -> tuple[dict[str, Scores
     """
     from scipy.stats import t as student
 
-    paid, floors = defaultdict[str, list[Any]](list), defaultdict[str, list[float]](list)
+    paid, floors = defaultdict[str, list[Array]](list), defaultdict[str, list[float]](list)
     sums, counts = dict[str, Tensor](), Counter[str]()
     for text in texts:
-        pairs = [(name, row, targets) for name, rows in text.reads.items() for row, targets in rows.items()]
-        layers, outputs = list[list[Tensor]](), list[Tensor]()
+        outputs = dict[int, Tensor]()
 
-        def see(layer: int, out: Any, pairs: Any = pairs, layers: Any = layers) -> None:
-            # Reduced at once: memory holds the weights of one layer of one text.
-            weights = next((each for each in out if isinstance(each, Tensor) and each.ndim == 4), None)
-            if weights is None:
-                raise UserError(
-                    f"{model.name}: expected attention weights in eager mode, found none; use another model"
-                )
-            layers.append([weights[0, :, row, targets].float().sum(-1).cpu() for _, row, targets in pairs])
+        def keep(layer: int, given: Tensor, outputs: dict[int, Tensor] = outputs) -> None:
+            outputs[layer] = given[0].float().cpu()
 
-        def keep(layer: int, given: Tensor, outputs: Any = outputs) -> None:
-            outputs.append(given[0].float().cpu())
-
-        with _hooked(model, see, keep):
-            model.model(torch.tensor([text.ids], device=model.model.device), use_cache=False)
-        for row, played in zip(torch.cat(outputs, -1), text.roles, strict=True):
+        with _hooked(model, keep):
+            ids = torch.tensor([text.ids], device=model.model.device)
+            weights = model.model(ids, use_cache=False, output_attentions=True).attentions
+        if not weights or any(each is None for each in weights):
+            wanted = "attention weights in eager mode, found none"
+            raise UserError(f"{model.name}: expected {wanted}; use another model")
+        for row, played in zip(torch.cat([*outputs.values()], -1), text.roles, strict=True):
             for role in ("", played):
                 sums[role] = sums[role] + row if role in sums else row
                 counts[role] += 1
-        found = np.array([torch.stack(each).numpy() for each in layers], np.float64)  # [layer, pair, head]
-        for name in text.reads:
-            own = [n for n, pair in enumerate(pairs) if pair[0] == name]
-            paid[name].append(found[:, own].mean(1))
-            floors[name].append(float(np.mean([len(pairs[n][2]) / (pairs[n][1] + 1) for n in own])))
+        for name, rows in text.reads.items():
+            # [layer, head] of each row
+            found = [
+                [each[0, :, row, targets].float().sum(-1).tolist() for each in weights]
+                for row, targets in rows.items()
+            ]
+            paid[name].append(np.mean(found, 0))
+            floors[name].append(float(np.mean([len(targets) / (row + 1) for row, targets in rows.items()])))
     scores = {}
     for name, several in paid.items():
         n, mean = len(several), np.mean(several, 0)
-        error = np.std(several, 0, ddof=1) / np.sqrt(n) if n > 1 else np.full_like(mean, 1.0)
-        half = (student.ppf(0.975, n - 1) if n > 1 else 1.0) * error
+        half = student.ppf(0.975, n - 1) * np.std(several, 0, ddof=1) / np.sqrt(n) if n > 1 else 1.0
         low, high = np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
         scores[name] = Scores(mean, low, high, float(np.mean(floors[name])), n)
     return scores, {role: total / counts[role] for role, total in sums.items()}
@@ -170,7 +166,7 @@ def margins(model: Attentive, text: Text, ablations: Sequence[Heads], instead: T
             own = own if given.shape[1] == len(own) else own[-1:]
             return (torch.where(mask.repeat_interleave(len(given) // len(mask), 0)[:, None], own, given),)
 
-        with _hooked(model, lambda layer, out: None, change):
+        with _hooked(model, change):
             found.append(log_probabilities(model.model, text.ids, text.answers, len(several)))
     scores = torch.cat(found).double().numpy()
     return np.asarray(scores[:, text.right] - np.delete(scores, text.right, 1).max(1))
@@ -189,16 +185,15 @@ def ranked(scores: Mapping[str, Scores], target: str = "any") -> list[Head]:
     other = [name for name in scores if not any(np.array_equal(scores[name].mean, one) for one in before)]
     names = [name for name in other if scores[name].floor < 1] if target == "any" else [target]
     if not names or any(name not in scores for name in names):
-        raise UserError(
-            f"rank: expected any or one of {', '.join(scores)}, found {target!r}; take one of them"
-        )
+        known = ", ".join(scores)
+        raise UserError(f"rank: expected any or one of {known}, found {target!r}; take one of them")
     best = np.max([scores[name].lift for name in names], axis=0)
     order = sorted(np.ndindex(best.shape), key=lambda head: (-float(best[head]), head))
     return [(int(layer), int(head)) for layer, head in order]
 
 
 def matched(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) -> list[Heads]:
-    """Sets of other heads, as many in each layer as the top ones, all different; all sets where there are no more.
+    """Sets of other heads, as many in each layer as the top ones, all different; fewer where there are no more.
 
     Where a layer has not enough others, the missing ones come from the layers nearest to it.
     """
@@ -209,11 +204,7 @@ def matched(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) 
             n = min(free[near] - wanted[near], taken[layer])
             wanted[near] += n
             taken[layer] -= n
-    every_other = {layer: [(layer, n) for n in range(shape[1]) if (layer, n) not in top] for layer in +wanted}
-    rest = {layer: each for layer, each in every_other.items() if each}
-    if prod(comb(len(each), wanted[layer]) for layer, each in rest.items()) <= draws:
-        every = product(*(combinations(each, wanted[layer]) for layer, each in rest.items()))
-        return [frozenset(head for part in parts for head in part) for parts in every]
+    rest = {layer: [(layer, n) for n in range(shape[1]) if (layer, n) not in top] for layer in +wanted}
     found = dict[Heads, None]()
     for attempt in range(_ATTEMPTS * draws):
         drawn = list[Head]()
@@ -230,8 +221,7 @@ def matched(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) 
 def score(
     model: Attentive | str, asked: Questions | Sequence[Asked], *, chat: bool = False, rank: str = "any",
     method: Literal["mean", "zero"] = "mean", top: Sequence[int] = (), draws: int = 8, device: str = "cpu",
-    precision: str = "float32", keep: Path | None = None, budget: TimeBudget | None = None,
-    say: Callable[[str], object] = lambda words: None,
+    precision: str = "float32", keep: Path | None = None, say: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Score every head of a model, and take the best ones out.
 
@@ -248,7 +238,6 @@ def score(
         draws: sets of random heads that the top ones are compared with; see `matched`.
         device, precision: where, and number format of weights and activations.
         keep: a file for what was found of every question, so that a call that was ended goes on.
-        budget: looked at before every question.
         say: is told in words how far it is.
 
     Returns:
@@ -259,7 +248,6 @@ def score(
 
     Raises:
         UserError: the model or a question cannot be used, or a number is out of range.
-        TimeBudgetReached: what was found is kept.
     """
     if isinstance(model, str):
         model = attentive(model, *load(model, device, attn_implementation="eager", dtype=precision))
@@ -281,8 +269,6 @@ def score(
     for depth, several in tests.items():
         found, at = list[list[float]](), 1
         for number, each in enumerate(several, 1):
-            if budget:
-                budget.check()
             say(f"without heads, depth {depth} of {max(tests)}: question {number} of {len(several)}")
             text = _read(model, each, chat)
             key = hashlib.sha256(json.dumps([of, text.ids, text.answers, text.right]).encode()).hexdigest()
@@ -299,11 +285,11 @@ def score(
             at += len(out)
     if keep:
         keep.unlink(missing_ok=True)
-    ends = ("mean", "low", "high")
-    found_ = {
-        name: (each, {end: getattr(each, end).tolist() for end in ends}) for name, each in scores.items()
+    lists = ("mean", "low", "high")
+    targets = {
+        name: each._asdict() | {end: getattr(each, end).tolist() for end in lists}
+        for name, each in scores.items()
     }
-    targets = {name: {**each._asdict(), **lists} for name, (each, lists) in found_.items()}
     return {
         "model": model.name, "layers": shape[0], "heads": shape[1], "rank": rank, "method": method,
         "targets": targets, "top": order[:10], "ablation": costs,
@@ -341,41 +327,20 @@ def _sets(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) ->
 def _cost(margin: Array) -> dict[str, Any]:
     # Of margins with all heads, and without those of `_sets`.
     all_, top, layers, *others = (margin > 0).astype(np.float64)
-    shares = (("all", all_), ("top", top))
     found: dict[str, Any] = {
-        name: [each.mean().item(), *wilson(int(each.sum()), len(each))] for name, each in shares
+        name: [each.mean().item(), *wilson(int(each.sum()), len(each))]
+        for name, each in (("all", all_), ("top", top))
     }
-    lost = {
-        "top_cost": [all_ - top],
-        "layers_cost": [all_ - layers],
-        "random_cost": [*(all_ - np.array(others))],
-    }
+    lost = {name: [all_ - each for each in several] for name, several in
+            (("top_cost", [top]), ("layers_cost", [layers]), ("random_cost", others))}  # fmt: skip
     for name, several in {"random": others, **lost}.items():
         places = [*zip(*np.ndindex(len(several), len(all_)), strict=True)]
-        values = np.concatenate(several).tolist()
+        values = np.concatenate(several)
         ends = estimate(values)[1] if len(several) == 1 else crossed_interval(values, *places)
-        found[name] = [float(np.mean(values)), *(ends or (None, None))]
+        found[name] = [float(values.mean()), *(ends or (None, None))]
     means = {"all": margin[0], "top": margin[1], "random": margin[3:]}
     return {
         "questions": len(all_), "draws": len(others), **found,
         "margin": {name: float(each.mean()) for name, each in means.items()},
         "lost": {name: np.mean(each, 0).tolist() for name, each in lost.items()},
     }  # fmt: skip
-
-
-def rows(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What `score` found, as rows of evidence.
-
-    Metric `attention`: of each head (layer, head) to each target (part).  With the part `D = …, k = …`: accuracies and
-    costs with `_low` and `_high`, and `lost_top_cost` …, a row for each question.
-    """
-    for name, target in found["targets"].items():
-        for (layer, head), value in np.ndenumerate(target["mean"]):
-            yield {"metric": "attention", "layer": layer, "head": head, "part": name, "value": float(value)}
-    for cost in found["ablation"]:
-        part = f"D = {cost['depth']}, k = {cost['k']}"
-        for name in ("all", "top", "random", "top_cost", "layers_cost", "random_cost"):
-            for end, value in zip(("", "_low", "_high"), cost[name], strict=True):
-                yield {"metric": name + end, "part": part, "value": value}
-        for name, values in cost["lost"].items():
-            yield from ({"metric": f"lost_{name}", "part": part, "value": value} for value in values)

@@ -13,6 +13,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,9 @@ Labels = NDArray[np.int64]
 By = Literal["words", "content", "pieces", "letters", "sentences"]
 """What is counted: words, those that are no function words, pieces of four letters, letters; or `sentences`."""
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
+WORD = re.compile(r"\w+(?:['’]\w+)*")
+"""A word of a text."""
+
 _SENTENCE = re.compile(r"(?<=[.!…])[\"'’”)\]]*\s+|\n\s*\n")  # a question ends none: its answer needs it
 _ARTICLE = re.compile(r"[aA]\s+\w")  # where no word follows, the letter is a name, as in "b = a"
 
@@ -54,9 +57,9 @@ def hops(
     if by == "sentences":
         return np.array([*_by_sentences(_sentences(text, window, shuffle), window, limit)], np.int64)
     address = f"hopscope/natural/{by}/{window}/{shuffle}"
-    words: Sequence[str] = [word.casefold().replace("’", "'") for word in _WORD.findall(text)]
+    words: Sequence[str] = [*map(_folded, WORD.findall(text))]
     if by == "content":
-        words = [_stem(word.removesuffix("'s")) for word in words if word not in FUNCTION_WORDS]
+        words = [_stem(word) for word in words if word not in FUNCTION_WORDS]
     if shuffle is not None:
         size = window if by in ("words", "content") else 512
         pieces = ((words[start : start + size], start) for start in range(0, len(words), size))
@@ -83,6 +86,20 @@ def beyond_chance(found: Labels, chance: Sequence[Labels], limit: int = 3) -> ND
         excess[hop] = need[0][hop] - (left * by_chance[hop] / left_by_chance if left_by_chance > 0 else 0.0)
         left, left_by_chance = left - need[0][hop], left_by_chance - by_chance[hop]
     return excess / max(1, len(found))
+
+
+def text_of(field: str, file: str) -> str:
+    """What a text file says.
+
+    Raises:
+        UserError: it cannot be read, or is no UTF-8; names the field that it was given to.
+    """
+    try:
+        return Path(file).read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "no UTF-8"
+        wanted = f"expected a text file in UTF-8, found {file} ({why})"
+        raise UserError(f"{field}: {wanted}; give another") from None
 
 
 def _by_last(tokens: Labels, window: int, limit: int) -> Labels:
@@ -121,8 +138,13 @@ def _mixed(words: Sequence[str], address: str) -> list[str]:
     return [words[place] for place in Choices(address, len(words)).permutation(len(words))]
 
 
+def _folded(word: str) -> str:
+    return word.casefold().replace("’", "'")
+
+
 def _stem(word: str) -> str:
-    # Without the s of plural or third person.
+    # Without the s of genitive, plural or third person.
+    word = word.removesuffix("'s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
@@ -130,21 +152,15 @@ def _sentences(text: str, window: int, shuffle: int | None) -> list[tuple[str, .
     # Content words of every sentence, in which the article and the pronoun of one letter are told from names.
     found = list[tuple[str, ...]]()
     for sentence in _SENTENCE.split(text):
-        words = list[str]()
-        for match in _WORD.finditer(sentence):
-            plain = match[0].casefold().replace("’", "'")
-            if (
-                plain not in FUNCTION_WORDS
-                and match[0] != "I"
-                and not _ARTICLE.match(sentence, match.start())
-            ):
-                words.append(_stem(plain.removesuffix("'s")))
-        found += [tuple(words)] if words else []
+        names = (each for each in WORD.finditer(sentence) if not _ARTICLE.match(sentence, each.start()))
+        folded = (_folded(each[0]) for each in names if each[0] != "I")
+        words = tuple(_stem(word) for word in folded if word not in FUNCTION_WORDS)
+        found += [words] if words else []
     if shuffle is None:
         return found
-    pieces, size = [list[tuple[str, ...]]()], 0
+    pieces, size = list[list[tuple[str, ...]]](), window
     for each in found:
-        if pieces[-1] and size + len(each) > window:
+        if size + len(each) > window:
             pieces.append([])
             size = 0
         pieces[-1].append(each)
@@ -152,20 +168,17 @@ def _sentences(text: str, window: int, shuffle: int | None) -> list[tuple[str, .
     mixed = list[tuple[str, ...]]()
     for number, piece in enumerate(pieces):
         address = f"hopscope/natural/sentences/{window}/{shuffle}/{number}"
-        words_ = iter(_mixed([word for each in piece for word in each], address))
-        mixed += [tuple(islice(words_, len(each))) for each in piece]
+        left = iter(_mixed([word for each in piece for word in each], address))
+        mixed += [tuple(islice(left, len(each))) for each in piece]
     return mixed
 
 
 def _by_sentences(found: Sequence[tuple[str, ...]], window: int, limit: int) -> Iterator[int]:
-    held, where, first = dict[int, tuple[str, ...]](), defaultdict[str, set[int]](set), True
+    held, where = dict[int, tuple[str, ...]](), defaultdict[str, set[int]](set)
     for number, sentence in enumerate(found):
-        context = set[str]()
-        for word in sentence:
-            if not first:
-                yield _distance(word, context, held, where, limit)
-            context.add(word)
-            first = False
+        for at, word in enumerate(sentence):
+            if number or at:
+                yield _distance(word, {*sentence[:at]}, held, where, limit)
         held[number] = sentence
         for word in sentence:
             where[word].add(number)

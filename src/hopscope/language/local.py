@@ -4,7 +4,6 @@ import copy
 import importlib.util
 import inspect
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -69,9 +68,7 @@ def source(name: str) -> str:
         if path.is_dir() or name.startswith((".", "/", "~")):
             return str((path / "config.json").resolve(strict=True).parent)
         try:
-            HfApi().model_info(
-                name, timeout=_PATIENCE
-            )  # a single request: loading would repeat it for minutes
+            HfApi().model_info(name, timeout=_PATIENCE)  # one request: loading would repeat it for minutes
             return name
         except Exception:
             return snapshot_download(name, local_files_only=True)
@@ -178,10 +175,11 @@ def beginnings(answers: Sequence[Tokens]) -> list[Tokens] | None:
     found = []
     for place, answer in enumerate(answers):
         others = [*answers[:place], *answers[place + 1 :]]
-        length = next(n for n in count(1) if n > len(answer) or all(o[:n] != answer[:n] for o in others))
-        if length > len(answer):
+        sizes = range(1, len(answer) + 1)
+        size = next((n for n in sizes if all(each[:n] != answer[:n] for each in others)), None)
+        if size is None:
             return None
-        found.append(answer[:length])
+        found.append(answer[:size])
     return found
 
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 from math import factorial, prod
 from typing import Any, Literal, NamedTuple, Self, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from hopscope.config import Config, validation_line
+from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.language import words
 from hopscope.language.text import Equations
@@ -96,6 +96,31 @@ class Question(NamedTuple):
         return _plain("\n".join([*(line.marked for line in self.lines), self.sentence]))
 
 
+class Protocol(Config):
+    """How a language model is asked.
+
+    Attributes:
+        attempts: answers asked for at most until one is acceptable.
+        identical: unacceptable answers of the same wording in a row after which a question is given up.
+        temperature: of sampling; by default the model's own.
+        max_tokens: of an answer; by default the model's own.
+        base_url: address of the models' server, if not the provider's own.
+        precision: number format of weights and activations of models of this machine (hf/…).
+        timeout: seconds after which a request, with its retries, is given up; one try has half of them. Changes no
+            result, and is not on record.
+        max_connections: requests at a time; by default the provider's own. Changes no result, and is not on record.
+    """
+
+    attempts: int = Field(10, ge=1)
+    identical: int = Field(3, ge=2)
+    temperature: float | None = Field(None, ge=0.0)
+    max_tokens: int | None = Field(None, ge=1)
+    base_url: str | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    timeout: int = Field(50, ge=1, exclude=True)
+    max_connections: int | None = Field(None, ge=1, exclude=True)
+
+
 class Mention(NamedTuple):
     """Where a symbol ("Novaria") is written ("Novarians"): characters `start` to `end` of a text.
 
@@ -121,35 +146,46 @@ class Placed(NamedTuple):
     joiner: str = " "
 
 
-class Questions(Config):
+class Wording(Config):
+    """How many questions are drawn, and how they are put.
+
+    Attributes:
+        count: questions of each kind (500 in the paper).
+        seed: of the draws.
+        few_shot: solved examples of the same kind before each question, never the question itself.
+        filler: dots between each question and its answer.
+        repeats: how often each problem is told.
+        measure: answers, as the paper asks for them; or choice: the prompt ends with the beginning of a sentence that
+            the answer ends, and the likeliest of the acceptable answers counts, which needs no obedience.
+    """
+
+    count: int = Field(100, ge=1)
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    few_shot: int = Field(0, ge=0)
+    filler: int = Field(0, ge=0)
+    repeats: int = Field(1, ge=1)
+    measure: Literal["answers", "choice"] = "answers"
+
+
+class Questions(Wording):
     """Different questions of one kind, each a function of kind, seed and number alone, and how they are put.
 
     Attributes:
         formulation: equations (F1), lives_with (F2), kingdoms (F3), functions (F4) or relatives (F5).
         depth: retrieval steps D; by default those of Appendix A.  Kingdoms, functions and relatives have no others.
         chains: interleaved chains N; functions and relatives have 4.
-        count, start: how many, and the number of the first.
-        seed: of the draws.
+        start: number of the first question.
         held_out: only equations that no training with this `held_out_share` sees; `split_seed` is of that split.
-        few_shot: solved examples of the same kind before each question, never the question itself.
-        filler: dots between the question and its answer.
-        repeats: how often the problem is told.
-        measure: `answers`, or `choice`: the prompt ends with the beginning of a sentence that the answer ends, and the
-            likeliest of the acceptable answers counts.
     """
 
     formulation: Formulation
-    depth: int = Field(default_factory=lambda given: _DEPTHS.get(given.get("formulation", "equations"), 1))
-    chains: int = 4
-    count: int = Field(100, ge=1)
+    depth: int = Field(
+        default_factory=lambda given: _DEPTHS.get(given.get("formulation", "equations"), 1), ge=1
+    )
+    chains: int = Field(4, ge=2)
     start: int = Field(0, ge=0)
-    seed: int = Field(0, ge=0, lt=1 << 63)
     held_out: float | None = Field(None, gt=0.0, lt=1.0)
     split_seed: int = Field(0, ge=0)
-    few_shot: int = Field(0, ge=0)
-    filler: int = Field(0, ge=0)
-    repeats: int = Field(1, ge=1)
-    measure: Literal["answers", "choice"] = "answers"
 
     @property
     def kind(self) -> str:
@@ -162,9 +198,8 @@ class Questions(Config):
         """How many different prompts there are."""
         if self.formulation in FREE_CHAINS:
             return factorial(self.chains) ** (2 * self.depth) * self.chains
-        return 4 * (
-            prod(map(factorial, _FAMILY)) if self.formulation == "relatives" else 4 * factorial(4) ** 6
-        )
+        family = self.formulation == "relatives"
+        return 4 * (prod(map(factorial, _FAMILY)) if family else 4 * factorial(4) ** 6)
 
     def drawn(self) -> Iterator[Question]:
         """The questions; to know which prompts are new, those before `start` are drawn too.
@@ -174,15 +209,11 @@ class Questions(Config):
         """
         every, space, wanted = self._every(), self.space, self.start + self.count
         if self.held_out is not None:
-            try:
-                task = Equations(chains=self.chains, held_out_share=self.held_out, split_seed=self.split_seed)
-            except UserError as error:
-                raise UserError(f"held_out: {error}; leave it out") from None
+            task = Equations(chains=self.chains, held_out_share=self.held_out, split_seed=self.split_seed)
             mappings = {*task.held_out_mappings}
             every = (one for one in every if _mapping(one) in mappings)
-            space = (
-                space * len(mappings) // factorial(self.chains)
-            )  # every mapping has equally many questions
+            # Every mapping has equally many questions.
+            space = space * len(mappings) // factorial(self.chains)
         if wanted > space:
             words = f"at most {space}, as many there are of {self.kind} with {self.chains} chains"
             raise UserError(f"count: expected {words}, found {wanted}; take fewer")
@@ -236,18 +267,10 @@ class Questions(Config):
             seen.add(digest)
             answer, steps = symbols[chain][-1], range(1, self.depth + 1)
             where = {other: tuple(lost.get(other, steps)) for other in acceptable if other != answer}
-            sizes = self.formulation, self.depth, self.chains
             yield Question(
-                f"{name}-s{self.seed}-{index:06d}",
-                *sizes,
-                answer,
-                acceptable,
-                chain,
-                symbols,
-                where,
-                tuple(lines),
-                sentence,
-            )
+                f"{name}-s{self.seed}-{index:06d}", self.formulation, self.depth, self.chains, answer, acceptable,
+                chain, symbols, where, tuple(lines), sentence,
+            )  # fmt: skip
 
     def _linear(self, choices: "Choices") -> "_Drawn":
         # Symbols stand on levels: level 0 holds the answers, level D what can be asked for.  Round r ties each symbol
@@ -281,12 +304,9 @@ class Questions(Config):
     @model_validator(mode="after")
     def _can_be_written(self) -> Self:
         name, depth, chains = self.formulation, self.depth, self.chains
-        if name not in FREE_DEPTH:
-            expect(depth == _DEPTHS[name], "depth", f"{_DEPTHS[name]} for {name}", f"{depth}; leave it out")
-        if name not in FREE_CHAINS:
-            expect(chains == 4, "chains", f"4 for {name}", f"{chains}; leave it out")
-        expect(depth >= 1, "depth", "at least 1", f"{depth}; take more")
-        expect(chains >= 2, "chains", "at least 2", f"{chains}; take more")
+        for field, usual, free in (("depth", _DEPTHS[name], FREE_DEPTH), ("chains", 4, FREE_CHAINS)):
+            found = getattr(self, field)
+            expect(name in free or found == usual, field, f"{usual} for {name}", f"{found}; leave it out")
         most = len(_MOST_CHAINS.get(name, range(chains)))
         expect(chains <= most, "chains", f"at most {most} for {name}", f"{chains}; take fewer")
         most, found = len(_MOST_NAMES.get(name, range(depth * chains))), depth * chains
@@ -311,12 +331,7 @@ def kinds(
     for name in formulations:
         own = {"chains": chains} if chains is not None and (alone or name in FREE_CHAINS) else {}
         several = [{"depth": depth} for depth in depths] if depths and (alone or name in FREE_DEPTH) else [{}]
-        try:
-            found += [
-                Questions.model_validate({"formulation": name, **own, **depth, **fields}) for depth in several
-            ]
-        except ValidationError as error:
-            raise UserError(validation_line(error, Questions.model_fields)) from None
+        found += [Questions(formulation=name, **own, **depth, **fields) for depth in several]
     return found
 
 

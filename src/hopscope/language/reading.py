@@ -62,12 +62,9 @@ def read(tokenizer: Any, question: Question, placed: Placed, chat: bool = False)
         own = free and tokenizer.unk_token_id not in [ids[n] for n in inside]
         written = placed.text[mention.start : mention.end]
         if not own or re.sub(r"^\W+|\W+$", "", whole) != written or shift < 0:
-            wanted = (
-                f"{written!r} (character {mention.start}) in whole, known tokens of its own, found {whole!r}"
-            )
-            raise UserError(
-                f"{question.id}: expected {wanted}; use another model, formulation or chat template"
-            )
+            wanted = f"{written!r} (character {mention.start}) in whole, known tokens of its own"
+            advice = "use another model, formulation or chat template"
+            raise UserError(f"{question.id}: expected {wanted}, found {whole!r}; {advice}")
         tokens[mention] = inside
     told = continuations(tokenizer, text, question.acceptable, placed.joiner, not chat)
     answers = told and beginnings(told)
@@ -93,10 +90,10 @@ def _reads(
 
     facts = [mention for mention in mentions if mention.line >= 0]
     asked = [mention for mention in facts if mention.chain == question.chain]
+    given = [each for each in asked if each.step == 1 and not each.found]
     for mention in (mention for mention in mentions if mention.line < 0):
         for name, row in (("query", tokens[mention][-1]), ("answer", last)):
             found[f"{name}:previous"][row] = [row - 1]
-            given = [each for each in asked if each.step == 1 and not each.found]
             add(f"{name}:same_symbol", row, [each for each in given if each.symbol == mention.symbol])
             for each in asked:
                 add(f"{name}:hop_{each.step}", row, [each] if each.found else [])
@@ -107,11 +104,8 @@ def _reads(
         same = [each for each in facts if each.symbol == mention.symbol and each.start < mention.start]
         add("facts:same_symbol", row, same)
         if mention.start == max(each.start for each in line):
-            add(
-                "facts:pair_mate",
-                row,
-                [each for each in line if each[:1] + each[5:] != mention[:1] + mention[5:]],
-            )
+            other = [each for each in line if (each.symbol, each.found) != (mention.symbol, mention.found)]
+            add("facts:pair_mate", row, other)
     return dict(found)
 
 
@@ -178,43 +172,38 @@ class Passage(Config):
         Raises:
             ValueError: a mark is not in the text, or in several places.
         """
+
+        def mention(mark: Mark, symbol: str, *where: Any) -> Mention:
+            start, end = _span(self.text, mark)
+            return Mention(symbol or self.text[start:end].casefold(), start, end, *where)
+
+        query, mentions = mention(self.query, ""), list[Mention]()
         # Of each step the name of its symbol, as it is found; none where several are found at once.
-        names: dict[int, str] = {0: self._mention(self.query, "").symbol}
+        names: dict[int, str] = {0: query.symbol}
         for fact in self.facts:
-            names[fact.step] = "" if fact.step in names else self._mention(fact.found, "").symbol
-        mentions = list[Mention]()
+            names[fact.step] = "" if fact.step in names else mention(fact.found, "").symbol
         for line, fact in enumerate(self.facts):
             several = fact.given if isinstance(fact.given, list) else [fact.given]
-            where: tuple[Any, ...] = line, 0, False, 0, fact.step
-            mentions += [
-                self._mention(mark, names[fact.step - 1] if len(several) == 1 else "", *where)
-                for mark in several
-            ]
-            mentions.append(self._mention(fact.found, names[fact.step], line, 0, True, 0, fact.step))
+            before = names[fact.step - 1] if len(several) == 1 else ""
+            mentions += [mention(mark, before, line, 0, False, 0, fact.step) for mark in several]
+            mentions.append(mention(fact.found, names[fact.step], line, 0, True, 0, fact.step))
         symbols, acceptable = (tuple(names[step] for step in sorted(names)),), tuple(self.acceptable)
-        question = Question(
-            id, "passage", max(names), 1, self.answer, acceptable, 0, symbols, {}, (), self.text
-        )
-        return question, Placed(self.text, (*mentions, self._mention(self.query, names[0])))
+        of = max(names), 1, self.answer, acceptable, 0, symbols, dict[str, Any](), (), self.text
+        return Question(id, "passage", *of), Placed(self.text, (*mentions, query))
 
-    def _mention(self, mark: Mark, symbol: str, *where: Any) -> Mention:
-        if isinstance(mark, tuple):
-            start, end = mark
-            wanted = f"characters from 0 to {len(self.text)}"
-            expect(0 <= start < end <= len(self.text), "mark", wanted, [*mark])
-        else:
-            words, number = (mark, 0) if isinstance(mark, str) else (mark.text, mark.occurrence)
-            starts = [at for at in range(len(self.text)) if words and self.text.startswith(words, at)]
-            wanted = f"{words!r} {f'{number} times' if number else 'once'} in the text"
-            expect(
-                len(starts) >= number if number else len(starts) == 1,
-                "mark",
-                wanted,
-                f"it {len(starts)} times",
-            )
-            start = starts[max(0, number - 1)]
-            end = start + len(words)
-        return Mention(symbol or self.text[start:end].casefold(), start, end, *where)
+
+def _span(text: str, mark: Mark) -> tuple[int, int]:
+    if isinstance(mark, tuple):
+        start, end = mark
+        expect(0 <= start < end <= len(text), "mark", f"characters from 0 to {len(text)}", [start, end])
+        return start, end
+    once = isinstance(mark, str)
+    words, number = (mark, 1) if isinstance(mark, str) else (mark.text, mark.occurrence)
+    starts = [at for at in range(len(text)) if words and text.startswith(words, at)]
+    wanted = f"{words!r} {'once' if once else f'{number} times'} in the text"
+    fits = len(starts) == 1 if once else len(starts) >= number
+    expect(fits, "mark", wanted, f"it {len(starts)} times")
+    return starts[number - 1], starts[number - 1] + len(words)
 
 
 def passages(file: Path) -> list[Asked]:

@@ -171,13 +171,9 @@ class Evidence:
     def last(self, metric: str, split: str = "held_out", **where: Any) -> "pd.Series[float]":
         """Each member's value after its last step with that metric: a float series, NaN where a member has none.
 
-        Args:
-            metric, split: what was measured, on `"held_out"` or `"train"` samples.
-            where: `part`, `layer`, `head`: of what part of the samples or the model; without them, of the whole.
-                `measure`: what measured it, needed where several did.  Other conditions: as in `rows`.
-
-        Raises:
-            UserError: the run has no such metric, column or value, or no such member, or several measures give it.
+        `split` is `"held_out"` or `"train"`.  `part`, `layer`, `head`: of what part of the samples or the model;
+        without them, of the whole.  `measure`: what measured it, needed where several did.  Other conditions: as in
+        `rows`.  `UserError`: the run has no such metric, column, value or member, or several measures give it.
         """
         frame, members = self._numbers(metric, {"split": split, **where})
         final = frame.drop_duplicates("member", keep="last")
@@ -321,9 +317,8 @@ def _whole(rows: Iterable[Row], members: list[dict[str, Any]]) -> "pa.Table":
         if isinstance(value, list):
             member = numbers if member is None else member
             if not isinstance(member, list) or len(member) != len(value):
-                raise _wrong(
-                    row["metric"], "a value for each member", f"{len(value)} for {member}", "add some"
-                )
+                found = f"{len(value)} for {member}"
+                raise _wrong(row["metric"], "a value for each member", found, "add some")
         whole.append({**usual, **row, "member": member, "value": value})
     frame = pd.DataFrame(whole, columns=_OF_ROWS, dtype=object)
     frame = frame.explode(["member", "value"], ignore_index=True)
@@ -353,9 +348,8 @@ def _from_parquet(path: Path, content: bytes) -> tuple["pa.Table", list[dict[str
     import pyarrow.parquet as pq
 
     before, seal, after = content.rpartition(_SEAL)
-    if (seal or _NOTE in content) and sha256(before + seal + _ZEROS.encode() + after[64:]).encode() != after[
-        :64
-    ]:
+    digest, rest = after[:64], after[64:]
+    if (seal or _NOTE in content) and sha256(before + seal + _ZEROS.encode() + rest).encode() != digest:
         raise _wrong(str(path), "a whole evidence table", "one that was altered", _AGAIN)
     try:
         # In this thread alone: one of Arrow's that still holds `content` when Python ends would abort the process.

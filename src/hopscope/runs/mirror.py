@@ -59,10 +59,8 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
     files, damaged = _listed(system, place), []
     if (run.path / _CONFIG).exists() and sha256(run.read(_CONFIG)) != files.get(_CONFIG):
         raise UserError(f"{run.path}: expected the run of {place}, found one begun apart; move one away")
-    record, newer = (
-        [name for name in files if not name.startswith("units/")],
-        _MANIFEST in files and not run.is_done,
-    )
+    record = [name for name in files if not name.startswith("units/")]
+    newer = _MANIFEST in files and not run.is_done
     wanted = [name for name in record if newer or not (run.path / name).exists()]
     for part in {"/".join(name.split("/")[:2]) for name in files.keys() - record}:
         if not (run.path / part / "unit.json").exists():

@@ -91,10 +91,9 @@ class UnitFolder:
         self._sweep()
 
     def take_over(self) -> None:
-        """Take the checkpoints of the unit from another run of the study that has trained it, if one has.
+        """Take the checkpoints of the unit from another run of the study that has trained it, unless it has begun.
 
-        Units of one name are the same training: runs share them that differ in their number of seeds, or in what they
-        measure.  A unit that has begun stays as it is.
+        Units of one name are the same training: runs share them that differ in seeds, or in what they measure.
         """
         for path in () if self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
             if replace(self, path=path, run_path=path.parents[1]).is_whole:
@@ -131,32 +130,24 @@ class UnitFolder:
             yield from (self._spread(row, TRAINING) for row in metadata["rows"] if step > after)
 
     def keep_measure(
-        self,
-        name: str,
-        source_hash: str,
-        step: int | None,
-        rows: Iterable[Row],
-        arrays: Mapping[str, Array] = {},
+        self, name: str, source: str, step: int | None, rows: Iterable[Row], arrays: Mapping[str, Array] = {}
     ) -> list[Row]:
         """Write what a measure found, and return the rows as `measured` does.
 
-        Args:
-            name, step: of the measure, and of the checkpoint; `None`: of the unit as a whole.
-            source_hash: of all that decides its numbers; with another, it is measured again.
-            rows: a `file` that is the name of one of the arrays becomes the path of the file that has them all.
-            arrays: by name.
+        `source` is the hash of all that decides its numbers: with another, it is measured again.  Without a step it is
+        of the unit as a whole.  In rows, a `file` that names one of the arrays becomes the path of the file with them.
         """
         path = self._measure(name, step)
         file = {"file": path.relative_to(self.run_path).as_posix()}
         named = [{**row, **(file if row.get("file") in arrays else {})} for row in rows]
-        save_checkpoint(path, arrays, {"measure": name, "source": source_hash, "rows": named})
-        return self.measured(name, source_hash, step) or []
+        save_checkpoint(path, arrays, {"measure": name, "source": source, "rows": named})
+        return self.measured(name, source, step) or []
 
-    def measured(self, name: str, source_hash: str, step: int | None) -> list[Row] | None:
+    def measured(self, name: str, source: str, step: int | None) -> list[Row] | None:
         """Rows that a measure found; `None` where it was not asked, has changed since, or its file is damaged."""
         with contextlib.suppress(CheckpointDamaged):
             record = _load(self._measure(name, step))[1]
-            if (record.get("measure"), record.get("source")) == (name, source_hash):
+            if (record.get("measure"), record.get("source")) == (name, source):
                 return [self._spread(row, name) for row in record["rows"]]
         return None
 

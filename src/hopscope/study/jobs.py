@@ -12,13 +12,13 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from hopscope.claims.registration import registered
+from hopscope.claims.source import source_hash
 from hopscope.config import Config, in_words, values_of
 from hopscope.errors import HopscopeError, UserError
 from hopscope.models.config import Model, TransformerConfig
 from hopscope.runs import Member, RunFolder, UnitFolder
 from hopscope.runs.checkpoint import canonical_json, sha256
 from hopscope.study.load import Loaded, load, split_reference
-from hopscope.study.source import source_hash
 from hopscope.study.study import SEEDS, Configuration, Study
 from hopscope.tasks.task import Shape, Task
 from hopscope.training.config import Training
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SHALLOW_MEMBERS = 16
 """Members of a unit of the shallow engine, whose step costs more for the first member than for further ones."""
-
 
 NUMBERS = 1
 """Version of the numbers that equal runs give, part of every run's identity: raised where a change moves the golden
@@ -94,11 +93,8 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
 
     A unit holds members of one configuration (or of several that differ in seeds alone): `members_per_unit` of them
     where the study says so, else all on CUDA, up to 16 of the shallow engine, and one of any other, so that cores
-    share them.
-
-    Raises:
-        UserError: a configuration cannot be trained; or its task raises, breaks its promises, or draws from a generator
-            that is not `draws`.
+    share them.  `UserError`: a configuration cannot be trained; or its task raises, breaks its promises, or draws from
+    a generator that is not `draws`.
     """
     from hopscope.training.engines import choose
 
@@ -134,13 +130,7 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
 
 
 def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> dict[str, Any]:
-    """The record of a run, `config.json`, before it begins.
-
-    Args:
-        loaded: the study with the fields of this run, and where it is.
-        jobs: of `plan`.
-        preset: that was chosen.
-    """
+    """The record of a run, `config.json`, before it begins: of its study, with its fields, and the jobs of `plan`."""
     study, file, text = loaded.study, loaded.file, loaded.text
     digest = None if text is None else sha256(text.encode())
     return {
@@ -155,15 +145,8 @@ def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> di
     }
 
 
-# From a record.
-
-
 def of_run(run: RunFolder) -> Loaded:
-    """The study of a run, found where its record says, with the run's fields; see `fitted`.
-
-    Raises:
-        UserError: the file or package is gone or cannot be loaded, or its task is not the one of the run.
-    """
+    """The study of a run, found where its record says, with the run's fields; errors as of `load` and `fitted`."""
     reference = run.config["source"]["reference"]
     if reference is None:
         words = "expected a study that can be loaded, found one that was made in a notebook or a function"
@@ -178,10 +161,8 @@ def of_run(run: RunFolder) -> Loaded:
 def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
     """A study that is at hand with the fields of a run, and its own measures, claims, figures, start and page.
 
-    Fields of the options that are kept out of records, because they change no result, stay as they are.
-
-    Raises:
-        UserError: the study, or its task, is not the one of the run.
+    Fields of the options that are kept out of records, because they change no result, stay as they are.  `UserError`:
+    the study, or its task, is not the one of the run.
     """
     study, own = loaded.study, run.config["identity"]
     grid = [Configuration(**each) for each in own["grid"]]
@@ -202,10 +183,9 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
         expected, found = own["source"], source_of_task(study)
     if expected != found or run.config["study"] != study.name:
         asked, given = (digest and digest[:12] for digest in (expected, found))
-        words = (
-            f"expected the task that the run was made with (source {asked}), found another (source {given})"
-        )
-        raise UserError(f"{run.path}: {words}; restore the file (the run has a copy), or start a new run")
+        wanted = f"the task that the run was made with (source {asked}), found another (source {given})"
+        remedy = "restore the file (the run has a copy), or start a new run"
+        raise UserError(f"{run.path}: expected {wanted}; {remedy}")
     return Loaded(study, loaded.reference, loaded.file, loaded.text)
 
 
@@ -215,16 +195,11 @@ def job_of(unit: UnitFolder) -> Job:
 
 
 def task_of(job: Job, study: Study) -> Task:
-    """The task of a unit of a run of a study.
-
-    Raises:
-        UserError: the study's task is another one.
-    """
+    """The task of a unit of a run of a study; `UserError`: the study's task is another one."""
     name, found = job.task["name"], "none" if study.task is None else type(study.task).__name__
     if study.task is None or found != name:
-        raise UserError(
-            f"study {study.name!r}: expected the task {name}, found {found}; restore the study's file"
-        )
+        words = f"expected the task {name}, found {found}; restore the study's file"
+        raise UserError(f"study {study.name!r}: {words}")
     return type(study.task).model_validate(job.task["fields"])
 
 
@@ -233,10 +208,7 @@ def ensemble_of(
 ) -> "Transformer":
     """The members of a unit at a checkpoint, by default the last.
 
-    Args:
-        unit: the unit.
-        task: theirs, or a function that finds it when somebody asks for it: without it there are no samples.
-        step, device: of which checkpoint, and where.
+    `task` may be a function that finds it when somebody asks for it: without it there are no samples.
     """
     import torch
 

@@ -3,19 +3,18 @@
 import ast
 import hashlib
 import importlib
-import importlib.machinery
 import importlib.util
 import linecache
 import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from hopscope.config import in_words
@@ -56,11 +55,7 @@ class Loaded:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Let every error that the study's code causes name its file, and the line.
-
-        Raises:
-            UserError: what was raised, with the place in front.
-        """
+        """Let every error that the study's code causes name its file, and the line, in one `UserError`."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -69,10 +64,8 @@ class Loaded:
             line = _line_of(error, file) or _line_of(error.__cause__, file)
             if line is None or file in str(error) or (told and type(error) is not UserError):
                 raise
-            words = (
-                str(error) if told else f"expected code that runs, found {_in_words(error)}; mend the file"
-            )
-            raise UserError(f"{file}, line {line}: {words}") from error
+            found = f"expected code that runs, found {_in_words(error)}; mend the file"
+            raise UserError(f"{file}, line {line}: {error if told else found}") from error
 
 
 def loading() -> str | None:
@@ -86,11 +79,7 @@ def studies() -> list[str]:
 
 
 def load(reference: str) -> Loaded:
-    """A study by its name, as `package.module:name`, or as `file.py` or `file.py:name`.
-
-    Raises:
-        UserError: there is none, or it cannot be loaded.
-    """
+    """A study by its name, as `package.module:name`, or as `file.py` or `file.py:name`; `UserError`: it cannot be."""
     if reference in BUILT_IN:
         return _loaded(*split_reference(BUILT_IN[reference]), called=reference)
     place, name = split_reference(reference)
@@ -109,7 +98,7 @@ def load(reference: str) -> Loaded:
 def studies_in(reference: str) -> dict[str, Loaded]:
     """Every study of a file or module, or the one of it that is named, by its name; errors as of `load`."""
     place, name = split_reference(reference)
-    names: list[str | None] = [name] if name else [*_studies(_module(place, "study"), place)]
+    names = [name] if name else [*_studies(_module(place, "study"), place)]
     return {found.study.name: found for found in (_loaded(place, each) for each in names)}
 
 
@@ -159,7 +148,7 @@ def _imported(name: str, what: str) -> ModuleType:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """The module of a file, made once for each content: a file that was changed is loaded anew."""
+    # Made once for each content: a file that was changed is loaded anew.
     path = path.resolve()
     try:
         os.fsencode(path).decode()
@@ -181,14 +170,14 @@ def _of_file(path: Path) -> ModuleType:
     name = f"hopscope_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path, loader=_AsRead(name, path, content))
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = ModuleType(name)
+    module.__file__, module.__package__ = str(path), ""
     # Whoever reads the code's text gets what was loaded, also when the file is changed.
     linecache.cache[str(path)] = (len(content), None, content.decode().splitlines(True), str(path))
     _findable(path.parent)  # as `python file.py` does: the file may have helpers beside it
     try:
-        spec.loader.exec_module(module)
+        # Not by import: bytecode is known by a file's second and size alone, and may be older.
+        exec(compile(content, path, "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         if type(error) is UserError and str(path) in str(error):
@@ -196,20 +185,6 @@ def _of_file(path: Path) -> ModuleType:
         found = _cause(error, str(path))
         raise UserError(f"{path}: expected a file that can be loaded, found {found}; mend the file") from None
     return module
-
-
-class _AsRead(importlib.machinery.SourceFileLoader):
-    """Runs the content that was read: bytecode is known by a file's second and size alone, and may be older."""
-
-    def __init__(self, name: str, path: Path, content: bytes):
-        super().__init__(name, str(path))
-        self._content = content
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self._content, self.path)
-
-    def get_source(self, fullname: str) -> str:
-        return self._content.decode()
 
 
 def _findable(folder: Path) -> None:
@@ -264,17 +239,16 @@ def _studies(module: ModuleType, place: str) -> dict[str, Study]:
 
 
 def _importable_as(module: ModuleType, file: str) -> str | None:
-    """Name under which a fresh process imports this very file; `None` for a file that is in no package."""
+    # Name under which a fresh process imports this very file; none for a file that is in no package.
     spec = getattr(module, "__spec__", None)
     name = spec.name if spec is not None else module.__name__
     installed = any(part in ("site-packages", "dist-packages") for part in Path(file).parts)
     if name.startswith("hopscope_file_") or ("." not in name and not installed):
         return None
-    try:
+    with suppress(ImportError, ValueError):
         found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
-    return name if found is not None and found.origin == file else None
+        return name if found is not None and found.origin == file else None
+    return None
 
 
 def _cause(error: BaseException, file: str = "") -> str:

@@ -40,7 +40,6 @@ KEYS = ("metric", "value", "layer", "head", "part", "split", "step", "file", "me
 """What a measure's rows may say."""
 
 _T = TypeVar("_T")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # it becomes part of a file's name
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,6 @@ class Measure:
         when: see `When`.
         function: measures.
         needs: names of measures that must be done before; their rows are `context.rows(name)`.
-
-    Raises:
-        UserError: a name that no file can have, an unknown `when`, or a function of other arguments.
     """
 
     name: str
@@ -63,7 +59,7 @@ class Measure:
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", self.name):  # it becomes part of a file's name
             wanted = "a name of letters, digits, '_', '.' and '-'"
             raise UserError(f"measure: expected {wanted}, found {self.name!r}; give name=…")
         if self.when not in get_args(When):
@@ -104,12 +100,12 @@ def measure(
 
     Args:
         function: what measures.
-        when: `"end"`, `"checkpoints"`, `"training"` or `"run"`; see `When`.
+        when: see `When`.
         needs: measures, or their names, that must be done before.
         name: by default the function's.
 
     Raises:
-        UserError: see `Measure`.
+        UserError: a name that no file can have, an unknown `when`, or a function of other arguments.
     """
     needed = tuple(each.name if isinstance(each, Measure) else each for each in needs)
 
@@ -123,11 +119,7 @@ def measure(
 
 
 def in_order(measures: Iterable[Any]) -> tuple[Measure, ...]:
-    """Measures, each behind those that it needs.
-
-    Raises:
-        UserError: one is no measure, two have one name, or one needs what is not there by then.
-    """
+    """Measures, each behind those that it needs; `UserError`: two have one name, or one needs what is not there."""
     known: dict[str, Measure] = {}
     for each in measures:
         name = each.name if isinstance(each, Measure) else getattr(each, "__name__", repr(each))
@@ -231,22 +223,17 @@ class Context:
         return self.ensemble.batch(n, use)
 
     def rows(self, measure: str) -> list[Row]:
-        """Rows, one a member, of a measure that this one names in `needs`: of the same checkpoint, or of the whole run.
-
-        Raises:
-            UserError: it is not named there.
-        """
+        """Rows, one a member, of a measure that this one needs by name: of the same checkpoint, or of the whole run."""
         if measure not in self.measure.needs:
             wanted = f"one of the measures that it needs ({', '.join(self.measure.needs) or 'none'})"
             raise _wrong(self.measure, wanted, f"{measure!r}; name it: needs=({measure!r},)")
         found = list[Row]()
         for row in self.of_measure(measure):
-            value = row["value"]
-            pairs = (
-                zip(row["member"], value, strict=True)
-                if isinstance(value, list)
-                else [(row.get("member"), value)]
+            several = isinstance(row["value"], list)
+            members, values = (
+                (row["member"], row["value"]) if several else ([row.get("member")], [row["value"]])
             )
+            pairs = zip(members, values, strict=True)
             found += [{**row, "member": member, "value": each} for member, each in pairs]
         return found
 
@@ -263,16 +250,10 @@ class Context:
         return at(unit, step)
 
     def part(self, name: str, function: Callable[[], Any]) -> list[Row]:
-        """Rows of a part of a measure that takes long, such as one of many members: kept as soon as they are there.
+        """Rows of a part of a measure that takes long, such as one of many members; kept as soon as they are there.
 
-        A command that stopped goes on behind the parts that it had taken.
-
-        Args:
-            name: of the part.
-            function: gives what a measure may give.
-
-        Raises:
-            TimeBudgetReached: the budget is spent before it begins.
+        `function` gives what a measure may give.  A command that stopped goes on behind the parts that it had taken;
+        `TimeBudgetReached`: the budget is spent before one begins.
         """
         taken = self._allowed(self.of_part, "a measure of checkpoints or of the run to have parts")
         return taken(name, function)
@@ -280,12 +261,9 @@ class Context:
     def save(self, name: str, array: Any) -> str:
         """Keep an array (or several by name: `name.key`) beside the rows; returns the name for their column `file`."""
         self._allowed(self.of_part, "a measure of checkpoints or of the run to save arrays")
-        several = (
-            {f"{name}.{key}": each for key, each in array.items()}
-            if isinstance(array, Mapping)
-            else {name: array}
-        )
-        self.arrays |= {key: _numbers(self.measure, key, each) for key, each in several.items()}
+        several = array if isinstance(array, Mapping) else {"": array}
+        named = {f"{name}.{key}".removesuffix("."): each for key, each in several.items()}
+        self.arrays |= {key: _numbers(self.measure, key, each) for key, each in named.items()}
         return name
 
     @property
@@ -298,15 +276,8 @@ class Context:
         return value
 
 
-# From what a measure returns to rows.
-
-
 def rows_of(returned: Any, context: Context) -> list[Row]:
-    """What a measure returned, as rows; `value` is a list over the members, where a row does not name one of them.
-
-    Raises:
-        UserError: names the measure, what was expected and what was found.
-    """
+    """What a measure returned, as rows; `value` is a list over the members, where a row does not name one of them."""
     if returned is None:
         return []
     if isinstance(returned, Mapping):
@@ -333,11 +304,9 @@ def _of_metric(metric: Any, values: Any, context: Context) -> Iterator[Row]:
 
 def _row(given: Any, context: Context) -> Row:
     measure, whole = context.measure, context.step is None
-    if not isinstance(given, Mapping):
-        raise _wrong(measure, "rows as dicts with metric and value", type(given).__name__)
-    if "metric" not in given or any(name not in KEYS for name in given):
-        wanted = f"rows with some of {', '.join(KEYS)}, metric among them"
-        raise _wrong(measure, wanted, ", ".join(map(str, given)))
+    if not isinstance(given, Mapping) or "metric" not in given or any(name not in KEYS for name in given):
+        found = ", ".join(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+        raise _wrong(measure, f"rows as dicts with some of {', '.join(KEYS)}, metric among them", found)
     metric, step, value, member = (given.get(name) for name in ("metric", "step", "value", "member"))
     if not isinstance(metric, str) or not metric:
         raise _wrong(measure, "the name of a metric", repr(metric))
@@ -370,12 +339,10 @@ def _numbers(measure: Measure, metric: Any, values: Any) -> Any:
 
     try:
         array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-        if array.dtype.kind not in "biuf":
-            listed = [math.nan if each is None else each for each in array.tolist()]
-            array = np.asarray(listed, dtype=np.float64)
+        # Of other kinds there are lists in which None is missing.
+        return array if array.dtype.kind in "biuf" else array.astype(np.float64)
     except (TypeError, ValueError):
         raise _wrong(measure, f"numbers as values of {metric}", type(values).__name__) from None
-    return array
 
 
 def _listed(array: Any) -> Any:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 def accuracy(context: Context) -> None:
     """Accuracy of a task with class ids: it is recorded in training anyway, so nothing is left to do."""
     if context.task.shape().outputs != "classes":
-        raise UserError(
-            "measure accuracy: expected a task with class ids, found one with vectors; leave it out"
-        )
+        found = "found one with vectors; leave it out"
+        raise UserError(f"measure accuracy: expected a task with class ids, {found}")
 
 
 def attention_to(relation: str) -> Measure:
@@ -42,10 +41,8 @@ def attention_to(relation: str) -> Measure:
 
         batch, config = context.held_out, context.ensemble.config
         if relation not in batch.relations:
-            known = ", ".join(batch.relations) or "none: give the batch some"
-            raise UserError(
-                f"measure attention_to: expected a relation of the task ({known}), found {relation!r}"
-            )
+            known = f"a relation of the task ({', '.join(batch.relations) or 'none: give the batch some'})"
+            raise UserError(f"measure attention_to: expected {known}, found {relation!r}")
         found = []
         for piece in _pieces(batch, context):
             keys = piece.relations[relation][..., list(config.readout_positions)]
@@ -62,8 +59,7 @@ def attention_to(relation: str) -> Measure:
             means[f"attention_to_{relation}{group}"] = of_group.nanmean((2, 4))
         return means
 
-    found: Measure = attention
-    return found
+    return attention
 
 
 @measure(when="checkpoints")
@@ -92,10 +88,8 @@ def head_ablation(context: Context) -> Iterator[dict[str, Any]]:
 
     ensemble, batch = context.ensemble, context.held_out
     sites = [f"blocks.{layer}.attn.hook_z" for layer in range(ensemble.config.layers)]
-    sums = [
-        {site: z.sum(1) for site, z in ensemble.cache(piece.inputs, sites).items()}
-        for piece in _pieces(batch, context)
-    ]
+    caches = (ensemble.cache(piece.inputs, sites) for piece in _pieces(batch, context))
+    sums = [{site: z.sum(1) for site, z in cache.items()} for cache in caches]
     for layer, site in enumerate(sites):
         mean = torch.stack([each[site] for each in sums]).sum(0) / batch.inputs.shape[1]
         for head in range(ensemble.config.heads):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from hopscope.claims.source import source_hash
 from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.study.jobs import Job, ensemble_of, job_of, task_of
 from hopscope.study.measure import CHUNK, KEYS, Context, Measure, Row, rows_of
-from hopscope.study.source import source_hash
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _Taken = tuple[UnitFolder, Measure, int | None]  # a measure of a unit, or of th
 def training_of(unit: UnitFolder, study: Study, budget: "TimeBudget") -> dict[str, Any]:
     """Arguments of `training.train` for a unit of a run: it goes on from the newest checkpoint, and keeps every one.
 
-    Raises:
-        UserError: the study's task is another one, or its start does not give the weights of the members.
+    `UserError`: the study's task is another one, or its start does not give the weights of the members.
     """
     here, latest = _Unit(unit, study, budget), unit.latest()
     return {
@@ -40,11 +39,9 @@ def training_of(unit: UnitFolder, study: Study, budget: "TimeBudget") -> dict[st
 
 
 def measure_unit(unit: UnitFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None) -> None:
-    """Measure a trained unit at its checkpoints; what is there already is kept.
+    """Measure a trained unit at its checkpoints; what is there already is kept, also when the time budget ends it.
 
-    Raises:
-        TimeBudgetReached: between two checkpoints, or parts of a measure.
-        UserError: a measure has a fault; what was trained is kept.
+    `UserError`: a measure has a fault.
     """
     here = _Unit(unit, study, budget, say)
     for _, measure, step in _lacking(unit, study):
@@ -54,12 +51,7 @@ def measure_unit(unit: UnitFolder, study: Study, budget: "TimeBudget", say: Say 
 
 
 def measure_run(run: RunFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None) -> None:
-    """Do what is measured once for the whole run, when its units are done; what is there already is kept.
-
-    Raises:
-        TimeBudgetReached: what is done is kept.
-        UserError: a measure has a fault; likewise.
-    """
+    """Do what is measured once for the whole run, when its units are done; as `measure_unit`."""
     units = {unit.name: _Unit(unit, study, budget, say) for unit in run.units}
     for unit, measure, _ in _lacking(run.whole, study):
         budget.check()
@@ -76,15 +68,9 @@ def is_measured(unit: UnitFolder, study: Study) -> bool:
 
 
 def rows_of_run(run: RunFolder, study: Study, measure: str | None = None) -> Iterator[Row]:
-    """Rows for the evidence table: what was recorded in training, and what every measure found.
+    """Rows for the evidence table: what was recorded in training, and what every measure found, or one of them alone.
 
-    Args:
-        run: whose units are done.
-        study: of the run.
-        measure: that of one measure alone, or `"training"`.
-
-    Raises:
-        UserError: a file is damaged, or rows of a measure are missing.
+    `UserError`: a file is damaged, or rows of a measure are missing.
     """
     for unit in run.units:
         if measure in (None, "training"):
@@ -237,13 +223,10 @@ def _rows(context: Context, function: Callable[[Context], Any]) -> list[Row]:
 
 def _without_diverged(rows: Sequence[Row], context: Context) -> list[Row]:
     """Rows without the numbers of members that had diverged by then."""
-    whole = context.step is None
-    gone = {
-        member.member: step
-        for unit in (context.run.units if whole else [context.unit])
-        for member, step in zip(unit.members, unit.diverged_at(unit.steps[-1]), strict=True)
-        if step is not None
-    }
+    whole, gone = context.step is None, dict[int, int]()
+    for unit in context.run.units if whole else [context.unit]:
+        diverged = zip(unit.members, unit.diverged_at(unit.steps[-1]), strict=True)
+        gone |= {member.member: step for member, step in diverged if step is not None}
 
     def sound(member: Any, row: Row) -> bool:
         return member not in gone or (not whole and row["step"] < gone[member])

@@ -3,7 +3,6 @@
 Loads no torch.
 """
 
-import difflib
 import importlib
 import inspect
 import itertools
@@ -13,7 +12,16 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hopscope.claims.claim import Claim
-from hopscope.config import Config, OneLine, check_seeds, given_of, in_words, validation_line, values_of
+from hopscope.config import (
+    Config,
+    OneLine,
+    check_seeds,
+    given_of,
+    in_words,
+    unknown_field,
+    validation_line,
+    values_of,
+)
 from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.study.measure import in_order
@@ -64,13 +72,10 @@ class Configuration(Config):
 
 
 class Flag(NamedTuple):
-    """A field of a study that can be given another value.
+    """A field of a study that can be given another value, or several where it is varied.
 
-    Attributes:
-        name: dotted, such as `model.layers`; a field of the options is named by itself.
-        type, default: what a value is, with pydantic's constraints, and its own; of a varied field, all its values.
-        varied: whether several values can be given.
-        owner: the class whose docstring says what it is.
+    Its name is dotted, but for fields of the options; `type` has pydantic's constraints, and the docstring of `owner`
+    says what it is.
     """
 
     name: str
@@ -100,7 +105,7 @@ class Study(BaseModel, metaclass=OneLine):
         measures: what is measured of the members.
         claims: what is claimed of them, or a function (likewise) that says so.
         figures: functions from evidence to a chart, or a function (likewise) that gives them in a list.
-        presets: name → dotted fields that differ from what is written here, or the options with other values.
+        presets: name → dotted fields that differ from what is written here.
         costs: name of a preset → what it costs, in words.
         start: a function of a unit's `Job` that gives the weights to begin from, by name, `[member, …]`; by default,
             and where it gives `None`, they are drawn.
@@ -143,13 +148,6 @@ class Study(BaseModel, metaclass=OneLine):
         if isinstance(value, type) and issubclass(value, Task):
             raise ValueError(f"a task, found the class {value.__name__}; write {value.__name__}()")
         return value() if isinstance(value, type) else value
-
-    @field_validator("presets", mode="before")
-    @classmethod
-    def _have_fields(cls, presets: Any) -> Any:
-        named = presets.items() if isinstance(presets, Mapping) else ()
-        options = {name: given_of(each) for name, each in named if isinstance(each, BaseModel)}
-        return {**presets, **options} if options else presets
 
     @field_validator("measures")
     @classmethod
@@ -202,20 +200,19 @@ class Study(BaseModel, metaclass=OneLine):
             prefix, value = "" if section == "options" else f"{section}.", getattr(self, section)
             names = () if value is None else type(value).model_fields
             found += [_flag(prefix + name, value, name) for name in names]
-        of: dict[str, Any] = {
-            _short(name): {"default": values, "varied": True} for name, values in self.vary.items()
-        }
+        varied = {_short(name): values for name, values in self.vary.items()}
         pinned = self._pinned()
-        return [each._replace(**of.get(each.name, {})) for each in found if each.name not in pinned]
+        return [
+            each._replace(default=varied[each.name], varied=True) if each.name in varied else each
+            for each in found
+            if each.name not in pinned
+        ]
 
     def changed(self, fields: Mapping[str, Any]) -> "Study":
-        """The same study with other values of some fields.
+        """The same study with other values of some fields, by their dotted names.
 
-        Args:
-            fields: dotted field → value; a list replaces the values of a varied field, a single value pins it.
-
-        Raises:
-            UserError: there is no such field, or the value does not fit.
+        A list replaces the values of a varied field, a single value pins it.  `UserError`: there is no such field, or
+        the value does not fit.
         """
         new: dict[str, Any] = {"vary": dict(self.vary)}
         of_sections: dict[str, dict[str, Any]] = {}
@@ -241,22 +238,14 @@ class Study(BaseModel, metaclass=OneLine):
         return type(self)(**{**values_of(self), **new})
 
     def chosen(self, preset: str | None = None, fields: Mapping[str, Any] | None = None) -> "Study":
-        """The study with the fields of a preset (see `preset`), and with further ones.
-
-        Raises:
-            UserError: no such preset or field, a value that does not fit, or one that would have no effect.
-        """
+        """The study with the fields of a preset (see `preset`), and with further ones; errors as of what it calls."""
         name = self.preset(preset)
         found = self.changed({} if name is None else self.presets[name]).changed(fields or {})
         found.check_open(fields or ())
         return found
 
     def check_open(self, names: Iterable[str]) -> None:
-        """Refuse fields that would have no effect, because all configurations give them.
-
-        Raises:
-            UserError: names the first.
-        """
+        """Refuse fields that would have no effect, because all configurations give them, by a `UserError`."""
         for name in names:
             if _short(name) in self._pinned():
                 wanted = f"a field that the configurations of the study {self.name!r} leave open"
@@ -268,11 +257,7 @@ class Study(BaseModel, metaclass=OneLine):
         return set.intersection(*given) if given else set()
 
     def preset(self, name: str | None = None) -> str | None:
-        """The preset that is meant: the one that is named, else `laptop` where the study has it.
-
-        Raises:
-            UserError: the study has no such preset.
-        """
+        """The preset that is meant: the one that is named (`UserError`: there is none), else `laptop` if it exists."""
         if name is None:
             return DEFAULT_PRESET if DEFAULT_PRESET in self.presets else None
         if name not in self.presets:
@@ -281,13 +266,12 @@ class Study(BaseModel, metaclass=OneLine):
         return name
 
     def _place(self, name: str, where: str = "") -> tuple[str, str]:
-        """Section and field of a dotted name."""
         section, dot, field = _short(name).partition(".")
         section, field = (section, field) if dot else ("options", section)
         owner = getattr(self, section) if section in SECTIONS else None
         if owner is None or field not in type(owner).model_fields:
             known = [each.name for each in self.model_copy(update={"configurations": None}).fields()]
-            raise UserError(f"study {self.name!r}: {where}{_unknown(name, known)}")
+            raise UserError(f"study {self.name!r}: {where}{unknown_field(name, known)}")
         return section, field
 
     # The grid.
@@ -295,8 +279,7 @@ class Study(BaseModel, metaclass=OneLine):
     def grid(self) -> list[Configuration]:
         """The configurations, in the order in which members are numbered; none where nothing is trained.
 
-        Raises:
-            UserError: a field does not exist, a value does not fit, or two configurations have one label.
+        `UserError`: a field does not exist, a value does not fit, or two configurations have one label.
         """
         what = "vary" if self.vary else "configurations"
         found = self._made("configurations") or []
@@ -344,13 +327,12 @@ class Study(BaseModel, metaclass=OneLine):
         return importlib.import_module(__name__.partition(".")[0]).run(self, preset, **arguments)
 
     def _made(self, field: str) -> Any:
-        """A field that may be a function of the options, and maybe of the study, with these."""
         value, what = getattr(self, field), f"study {self.name!r}: {field}"
         if not callable(value):
             return value
         try:
             asked = sum(each.default is each.empty for each in inspect.signature(value).parameters.values())
-            return list(map(_CHECKED[field], value(*(self.options, self)[: max(1, asked)])))
+            return [_checked(field, each) for each in value(*(self.options, self)[: max(1, asked)])]
         except UserError as error:
             raise UserError(f"{what}: {error}") from error
         except Exception as error:
@@ -362,23 +344,14 @@ class Study(BaseModel, metaclass=OneLine):
             raise UserError(f"study {self.name!r}: {what}: expected different {kind}, found {twice!r} twice")
 
 
-def _claim(value: Any) -> Claim:
-    if not isinstance(value, Claim):
+def _checked(field: str, value: Any) -> Any:
+    if field == "configurations":
+        return value if isinstance(value, Configuration) else Configuration(**value)
+    if field == "claims" and not isinstance(value, Claim):
         raise UserError(f"expected values of hs.Claim, found {value!r}")
-    return value
-
-
-def _figure(value: Any) -> Callable[[Any], Any]:
-    if not callable(value):
+    if field == "figures" and not callable(value):
         raise UserError(f"expected figures such as hs.figures.curves('loss'), found {value!r}")
     return value
-
-
-_CHECKED: dict[str, Callable[[Any], Any]] = {
-    "configurations": lambda value: value if isinstance(value, Configuration) else Configuration(**value),
-    "claims": _claim,
-    "figures": _figure,
-}  # fmt: skip
 
 
 def _flag(name: str, of: BaseModel, field: str) -> Flag:
@@ -392,7 +365,7 @@ def _short(name: str) -> str:
 
 
 def _label(overrides: Mapping[str, Any]) -> str:
-    """Overrides in words; a field is named by its last word, where that tells it from the others."""
+    # A field is named by its last word, where that tells it from the others.
     short = {name: name.rpartition(".")[2] for name in overrides}
     names = short if len(set(short.values())) == len(short) else {name: name for name in overrides}
     return ", ".join(f"{names[name]} {_shown(value)}" for name, value in overrides.items())
@@ -402,17 +375,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, float) and float(f"{value:g}") == value:
         return f"{value:g}"
     return "none" if value is None else str(value)
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    """Words for a field that does not exist: the one that was probably meant, or all of its section."""
-    section, _, word = name.rpartition(".")
-    beside = [each for each in known if each.rpartition(".")[0] == section]
-    for among in (beside, known):
-        words = {each.rpartition(".")[2]: each for each in among}
-        meant = [each for each in words if word in (each, "".join(part[:1] for part in each.split("_")))]
-        meant += difflib.get_close_matches(word, words, n=1)
-        meant += [each for each in words if each in word or (len(word) > 2 and word in each)]
-        if meant:
-            return f"no field {name!r}; did you mean {words[meant[0]]!r}?"
-    return f"no field {name!r}; expected one of the fields {', '.join(beside or known)}"

@@ -15,12 +15,12 @@ from hopscope.studies.capacity.study import (
     at_solution,
     begun,
     configurations,
-    label,
     more_layers,
     start,
     study,
     variants,
 )
+from hopscope.studies.curriculum.wide import at_depth
 from hopscope.study.jobs import plan
 from hopscope.tasks import held_out, losses
 
@@ -58,7 +58,7 @@ def test_models_begin_at_a_solution(jobs, noise, knows):
 
 
 def test_others_are_drawn(jobs):
-    assert start(jobs[DRAWN]) is None and start(jobs[label(STANDARD, 2)]) is None
+    assert start(jobs[DRAWN]) is None and start(jobs[at_depth(STANDARD, 2)]) is None
 
 
 def made_up(final):
@@ -76,8 +76,8 @@ def made_up(final):
 def test_layers_that_the_fewest_heads_need_beyond_the_most():
     options = Options(layers=(2, 5), heads=(1, 8))
     found = more_layers(options, made_up({
-        label("1 head", 2): [0.9, 0.9, 0.1, 0.9, None], label("1 head", 5): [0.1, 0.9, 0.1, 0.1, 0.1],
-        label("8 heads", 2): [0.1, 0.1, 0.9, 0.9, 0.1], label("8 heads", 5): [0.1, 0.1, 0.1, 0.9, 0.1],
+        at_depth("1 head", 2): [0.9, 0.9, 0.1, 0.9, None], at_depth("1 head", 5): [0.1, 0.9, 0.1, 0.1, 0.1],
+        at_depth("8 heads", 2): [0.1, 0.1, 0.9, 0.9, 0.1], at_depth("8 heads", 5): [0.1, 0.1, 0.1, 0.9, 0.1],
     }))["heads"]  # fmt: skip
     assert found.values[:3].tolist() == [3.0, 4.0, -3.0]
     assert math.isnan(found.values[3]) and math.isnan(found.values[4])

@@ -18,7 +18,7 @@ from hopscope.studies.conditional.study import (
     VARIANTS,
     reused,
     rises,
-    saved,
+    steps_saved,
     study,
     used,
 )
@@ -137,5 +137,5 @@ def test_steps_that_a_first_phase_saves():
     times = {TWO: (600.0, math.inf, math.inf), CHAIN_FIRST: (500.0, 700.0, math.inf)}
     rows = [{"member": 3 * number + seed, "metric": "learned_at", "part": "z", "step": 900, "value": time}
             for number, name in enumerate(times) for seed, time in enumerate(times[name])]  # fmt: skip
-    found = saved(CHAIN_FIRST, made_up(times, rows)).values
+    found = steps_saved(CHAIN_FIRST, made_up(times, rows)).values
     assert found[:2].tolist() == [600 - (500 - SWITCH), 900 - (700 - SWITCH)] and math.isnan(found[2])

@@ -14,9 +14,8 @@ from hopscope.claims.judge import judge
 from hopscope.errors import UserError
 from hopscope.runs import Evidence
 from hopscope.studies.llm.claims import KINDS, TOO_LONG, claims
-from hopscope.studies.llm.measures import told
 from hopscope.studies.llm.options import Options
-from hopscope.studies.llm.study import followed, study
+from hopscope.studies.llm.study import followed, study, told
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "llm"
 MODELS = ("one/a", "two/b")
@@ -52,11 +51,11 @@ def every(model, right, wrong=0, silent=0, **more):
 @pytest.mark.parametrize(
     "found, verdict, words",
     [
-        (every("one/a", 500), "reproduced", "9 of 9 kinds of questions wholly above 90 %"),
-        ([rows_of("one/a", KINDS[0], 500), *every("one/a", 50, 450)[1:]], "refuted", "8 wholly below"),
+        (every("one/a", 500), "reproduced", "9 of 9 hold"),
+        ([rows_of("one/a", KINDS[0], 500), *every("one/a", 50, 450)[1:]], "refuted", "8 of 9 fail"),
         (every("one/a", 50, 450), "not run", "below the task"),
         (every("one/a", 0, 0, 500), "not run", "below the task"),
-        ([*every("one/a", 500)[:-1], rows_of("one/a", KINDS[-1], 490, 0, 10)], "reproduced", "9 of 9"),
+        ([*every("one/a", 500)[:-1], rows_of("one/a", KINDS[-1], 490, 0, 10)], "reproduced", "9 of 9 hold"),
         ([*every("one/a", 500)[:-1], rows_of("one/a", KINDS[-1], 200, 1, 299)], "inconclusive", "299 questions"),
         ([*every("one/a", 500)[:-1], rows_of("one/a", KINDS[-1], 1, too_long=3)], "inconclusive", TOO_LONG),
     ],

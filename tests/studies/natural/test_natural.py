@@ -50,7 +50,7 @@ def test_a_file_that_cannot_be_counted_is_one_line(tmp_path, name, content):
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), min_size=3, max_size=97))
 def test_of_one_block_the_excess_is_that_of_the_text(words):
-    text = Text("own", "here", " ".join(words), "")
+    text = Text("own", "here", " ".join(words), "", len(words))
     own, *chance, control = labels(text, DEFINITIONS[4])
     assert len(chance) == DEFINITIONS[4].shuffles and len(control) == len(own)
     found = by_blocks(text, own, chance)

@@ -17,13 +17,12 @@ class Unit(SimpleNamespace):
 
     @property
     def members(self):
-        return [SimpleNamespace(member=number, seed=number) for number in range(self.count)]
+        return [
+            Member(member=number, seed=number, configuration="d8/1 repeats") for number in range(self.count)
+        ]
 
     def diverged_at(self, step):
         return self.diverged or [None] * self.count
-
-    def rows(self):
-        return iter(self.record)
 
 
 def measured(measure, model, task, *, record=(), diverged=None, batch_size=10, **options):
@@ -34,12 +33,14 @@ def measured(measure, model, task, *, record=(), diverged=None, batch_size=10, *
         else Transformer(model.config, 1).load({k: w[None] for k, w in model.weights().items()})
     )
     options = Options(configurations=("d8/1 repeats",), **options)
-    unit = Unit(count=len(model), record=[*record], diverged=diverged)
+    unit = Unit(count=len(model), diverged=diverged)
+    members = [*range(len(model))]
     training = SimpleNamespace(batch_size=batch_size)
     job = SimpleNamespace(label="d8/1 repeats", device="cpu", training=training)
     context = Context(
-        measure, "", None, unit, options, None, 7, job, of_members=(model.knowing(task, [0] * len(model), 7), None),
-        of_part=lambda name, function: [],
+        measure, "", SimpleNamespace(config={}, path=None), unit, options, None, 7, job,
+        of_members=(model.knowing(task, [0] * len(model), 7), None), of_part=lambda name, function: [],
+        of_measure=lambda name: [{"measure": name, "member": members, **row} for row in record],
     )  # fmt: skip
     rows = rows_of(measure(context), context)
     found = {(r["metric"], r.get("part"), r["split"], r.get("head")): r["value"] for r in rows}

@@ -6,14 +6,12 @@ import pytest
 
 from hopscope.claims import registered
 from hopscope.claims.judge import judge
-from hopscope.studies.permutation.claims import claims
-from hopscope.studies.permutation.options import Options
 from hopscope.studies.permutation.study import study
 
 FLOOR = math.log(120) / 5
 IDS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P9b", "P10a", "P10b", "P11", "P12"]
 PLAIN, RECALLING, MEMORISING = "d16/1 plain", "d32/2 repeats", ("d32/2 plain V=4", "d32/2 plain")
-OPTIONS = Options(all_configurations=True, sweeps=("memorisation",))
+STUDY = study.changed({"all_configurations": True, "sweeps": ("memorisation",)})
 LOST = {"recall_lost_with_recall_head": 0.6, "elimination_lost_with_recall_head": 0.05,
         "elimination_lost_with_elimination_head": 0.7, "recall_lost_with_elimination_head": 0.1}  # fmt: skip
 MAPS = {
@@ -79,13 +77,13 @@ OPEN = (
 
 @pytest.fixture(scope="module")
 def judged(evidence_of):
-    def of(changed=None, ids=IDS, seeds=10, options=OPTIONS, diverged=()):
+    def verdicts(changed=None, ids=IDS, seeds=10, of=STUDY, diverged=()):
         """Verdicts; `changed`: configuration → numbers that are others."""
         cells = {name: {**ALWAYS, **own, **(changed or {}).get(name, {})} for name, own in PERFECT.items()}
         table = evidence_of(cells, seeds, diverged)
-        return {claim.id: judge(claim, table) for claim in claims(options) if claim.id in ids}
+        return {claim.id: judge(claim, table) for claim in of.all_claims() if claim.id in ids}
 
-    return of
+    return verdicts
 
 
 def test_every_claim_holds_where_its_numbers_do(judged):
@@ -167,18 +165,18 @@ def test_two_readings_that_disagree_decide_nothing(judged):
 
 
 @pytest.mark.parametrize(
-    ("options", "changed", "words"),
+    ("fields", "changed", "words"),
     [
-        (OPTIONS.model_copy(update={"epochs_plain": 3.0}), {}, "3 of 20 epochs"),
+        ({"epochs_plain": 3.0}, {}, "3 of 20 epochs"),
         (
-            OPTIONS,
+            {},
             {PLAIN: {at("exhaustive", part="repeats"): 0.0}},
             "measured on a part of the held-out sequences",
         ),
     ],
 )
-def test_below_the_scale_of_the_source_a_verdict_holds_here_alone(judged, options, changed, words):
-    found = judged(changed, ["P1"], options=options)["P1"]
+def test_below_the_scale_of_the_source_a_verdict_holds_here_alone(judged, fields, changed, words):
+    found = judged(changed, ["P1"], of=STUDY.changed(fields))["P1"]
     assert (found.verdict, found.here.verdict) == ("inconclusive", "reproduced") and words in found.words
 
 
@@ -196,11 +194,10 @@ def test_no_transition_is_no_slow_one(judged):
 
 
 def test_splits_of_the_mappings_have_an_interval_of_both(evidence_of):
-    options = study.chosen("readings").options
     names = [PLAIN, *(f"{PLAIN} split={split}" for split in range(1, 10))]
     lean = at("tilt_correlation", "posteriors")
     cells = {name: {**ALWAYS, **PERFECT[PLAIN], lean: 0.2 + 0.1 * at_} for at_, name in enumerate(names)}
-    (claim,) = (each for each in claims(options) if each.id == "P7")
+    (claim,) = (each for each in study.chosen("readings").all_claims() if each.id == "P7")
     found = judge(claim, evidence_of(cells))
     assert found.n == 100 and "over 10 splits" in found.words
     assert found.parts["tilt_correlation"].interval[0] < 0.6 and found.parts[
@@ -209,6 +206,6 @@ def test_splits_of_the_mappings_have_an_interval_of_both(evidence_of):
 
 
 def test_a_rule_is_known_again_and_a_changed_one_is_not():
-    assert registered(claims(OPTIONS)) == registered(claims(Options(**OPTIONS.model_dump())))
-    other = OPTIONS.model_copy(update={"batch_size": 64})
-    assert all(registered(claims(OPTIONS))[id] != registered(claims(other))[id] for id in IDS)
+    rules, again = (registered(STUDY.changed({}).all_claims()) for _ in range(2))
+    other = registered(STUDY.changed({"training.batch_size": 64}).all_claims())
+    assert rules == again and all(rules[id] != other[id] for id in IDS)

@@ -4,6 +4,7 @@ import itertools
 import math
 import statistics
 
+import pandas as pd
 import pytest
 import torch
 
@@ -51,9 +52,6 @@ def test_a_planted_circuit_is_taken_apart(name, pointer, plants, measure_of):
         assert value("control_stays", test) == value("plain_accuracy", test) == 1.0
     # Equal weights of the y keep what was shown, and lose where (one slot of the plant has just this weight).
     assert value("recall", "equal_y_weights") < 0.2 and value("elimination", "equal_y_weights") == 1.0
-    assert (
-        value("control_recall", "equal_y_weights") == value("control_elimination", "equal_y_weights") == 1.0
-    )
     for by in ("mean", "zero"):
         assert value("recall", f"mlp_ablation.{by}") < 0.5
     for rule, kind in itertools.product(("uniform", "identity", "random"), ("repeats", "plain")):
@@ -68,8 +66,6 @@ def test_a_planted_circuit_is_taken_apart(name, pointer, plants, measure_of):
     }
     assert lost["recall_lost"][pointer] > 0.5 and lost["elimination_lost"][pointer] == 0.0
     assert lost["elimination_lost"][1 - pointer] > 0.5
-    assert found["recall_head", "assignment", "held_out", None] == [pointer]
-    assert found["last_row_to_copy", "heat_map", "held_out", pointer][0] == pytest.approx(1.0, abs=1e-4)
     found = measure_of(measures.formation, plant.model, plant.task)
     assert found["match", None, "held_out", pointer][0] == pytest.approx(1.0, abs=1e-4)
 
@@ -193,12 +189,12 @@ def test_how_skills_lie_over_heads(falls, word):
 
 def test_a_rise_is_timed_from_its_lowest_point():
     """An untrained member guesses right at times; that is not when recall came."""
-    curve = ([*range(0, 110, 10)], [0.3, 0.0, 0.0, 0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 1.0])
-    way = measures.risen(curve, 7, 0.25, 0.0)
+    values = [0.3, 0.0, 0.0, 0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 1.0]
+    curve = pd.Series(values, index=range(0, 770, 70))
+    way = measures.risen(curve, 0.25, 0.0)
     assert (way.start.time, way.half.time, way.end.time) == pytest.approx((7 * 35, 7 * 55, 7 * 75))
     assert way.relative_width == pytest.approx(40 / 55)
-    assert measures.risen(curve, 7, 1.1, 0.0).relative_width is None
-    assert measures.risen(([], []), 7, 0.25, 0.0) is None
+    assert measures.risen(curve, 1.1, 0.0).relative_width is None
 
 
 def test_a_skill_that_never_came_is_censored_and_a_lost_member_missing(model, measure_of):

@@ -58,6 +58,7 @@ def rendered(evidence, **fields):
     nothing = dict.fromkeys(("claims", "readings", "explorer", "circuits"), lambda: Markup(""))
     blocks = {**nothing, "figure": lambda each: Markup(f"[{each.name}]"), "table": table}
     about = {"options": chosen.options.model_dump(mode="json"), "study": {"name": chosen.name}}
+    about["task"] = {"name": "Permutation", "fields": chosen.task.model_dump(mode="json")}
     story = Story(evidence, about, [], figures, blocks, held)
     text = fill(TEMPLATE, "page.md.j2", story.names(), lambda name: None)
     title, question, sections = held.sections(text)

@@ -7,18 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopscope.errors import UserError
-from hopscope.studies.permutation.options import ALL, SWEEPS, Cell, Options
+from hopscope.studies.permutation.options import ALL, SWEEPS, Cell
+from hopscope.studies.permutation.readings import named, readings_of, trained_by
 from hopscope.studies.permutation.study import study
 from hopscope.study.jobs import plan
 
 CHANGES = {
-    "values": st.integers(3, 12),
-    "repeat_ratio": st.sampled_from([0.05, 0.3, 1.0]),
-    "repeat_slots": st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True).map(tuple),
+    "V": st.integers(3, 12),
+    "ratio": st.sampled_from([0.05, 0.3, 1.0]),
+    "slots": st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True).map(tuple),
     "positions": st.sampled_from(["learned", "pair", "none"]),
-    "batch_size": st.integers(1, 9999),
+    "batch": st.integers(1, 9999),
     "epochs": st.sampled_from([0.5, 20.0, 200.0]),
-    "split_seed": st.integers(0, 99),
+    "split": st.integers(0, 99),
 }
 
 
@@ -31,7 +32,8 @@ CHANGES = {
 def test_a_name_is_read_as_what_it_was_written_for(width, heads, data, changes):
     cell = Cell(width, heads, data, tuple((name, changes[name]) for name in CHANGES if name in changes))
     assert Cell.parse(cell.name) == cell and all(cell.get(name) == value for name, value in changes.items())
-    assert cell.bare == cell.without("batch_size", "epochs", "split_seed").name
+    kept = {name: value for name, value in changes.items() if name not in ("batch", "epochs", "split")}
+    assert Cell.parse(cell.bare).changes == tuple((name, kept[name]) for name in CHANGES if name in kept)
 
 
 @pytest.mark.parametrize(
@@ -41,13 +43,15 @@ def test_a_name_is_read_as_what_it_was_written_for(width, heads, data, changes):
         ({"configurations": ["d32/2 repeats batch=3 batch=5"]}, "at most once, found 'batch'"),
         ({"configurations": ["d32/2 repeats size=3"]}, "found 'size'"),
         ({"configurations": ["d32/2 repeats positions=odd"]}, "positions: expected"),
+        ({"configurations": ["d32/2 repeats batch=0"]}, "batch_size: expected"),
+        ({"configurations": ["d32/2 repeats epochs=inf"]}, "expected a value of epochs, found 'inf'"),
         ({"configurations": []}, "expected at least one"),
         ({"sweeps": ["width"]}, "sweeps: expected some of batch, "),
-        ({"values": 2}, "values: expected"),
-        ({"heads": 5}, "width: expected a multiple of heads = 5"),
-        ({"repeat_slots": [6]}, "slots from 1 to 5"),
-        ({"task.values": 4}, "expected a field that the configurations of the study"),
-        ({"training.learning_rate": 0.1}, "expected a field that the configurations of the study"),
+        ({"task.values": 2}, "values: expected"),
+        ({"configurations": ["d16/5 plain"]}, "width: expected a multiple of heads = 5"),
+        ({"task.repeat_slots": [6]}, "slots from 1 to 5"),
+        ({"model.width": 4}, "expected a field that the configurations of the study"),
+        ({"training.steps": 7}, "expected a field that the configurations of the study"),
     ],
 )  # fmt: skip
 def test_what_a_study_cannot_train_is_said_in_a_line(fields, words):
@@ -70,29 +74,27 @@ def test_presets(preset, cells, models):
 
 
 def test_what_every_configuration_is_trained_by():
-    options = Options(configurations=("d32/2 repeats V=4 batch=128", "d16/1 plain"), repeat_slots=(3,))
-    repeats, plain = (options.overrides(cell) for cell in options.grid)
-    assert (repeats["training.steps"], plain["training.steps"]) == (39063, 7813)
-    assert (repeats["task.values"], repeats["task.repeat_ratio"], plain["task.repeat_ratio"]) == (4, 0.3, 0.0)
-    assert repeats["task.repeat_slots"] == plain["task.repeat_slots"] == (3,)
-    assert {*repeats} == {*plain} and repeats["model.layers"] == 1
-
-
-def test_another_size_for_all():
-    options = Options(all_configurations=True, width=24, heads=1)
-    assert [cell.name for cell in options.grid] == ["d24/1 plain", "d24/1 repeats"]
+    names = ("d32/2 repeats V=4 batch=128", "d16/1 plain")
+    chosen = study.changed({"configurations": names, "task.repeat_slots": (3,)})
+    repeats, plain = map(chosen.of, chosen.grid())
+    assert (repeats.training.steps, plain.training.steps) == (39063, 7813)
+    assert (repeats.task.values, repeats.task.repeat_ratio, plain.task.repeat_ratio) == (4, 0.3, 0.0)
+    assert repeats.task.repeat_slots == plain.task.repeat_slots == (3,)
+    assert (repeats.model.layers, repeats.model.width, plain.model.heads) == (1, 32, 1)
 
 
 def test_readings_of_the_source():
-    options = study.chosen("readings").options
-    assert [each.name for each in options.readings] == [
+    chosen = study.chosen("readings")
+    readings = readings_of(chosen, trained_by(chosen.options, chosen))
+    assert [*readings] == [
         "batch 256", "batch 512", "batch 128", "batch 64", "batch 256, 20 epochs", "batch 256, 50 epochs",
         "batch 256, 200 epochs",
     ]  # fmt: skip
-    own, *_, long = options.readings
-    assert len(options.trained("d32/2 plain", own)) == 10  # splits of the mappings
-    assert [cell.name for cell in options.trained("d32/2 plain", long)] == ["d32/2 plain epochs=200"]
-    assert Options(init="gpt2", split_seed=3).readings[0].name == "batch 256, init gpt2, split_seed 3"
+    own, *_, long = readings.values()
+    assert len(named(own, "d32/2 plain")) == 10  # splits of the mappings
+    assert [each.cell.name for each in named(long, "d32/2 plain")] == ["d32/2 plain epochs=200"]
+    other = study.changed({"model.init": "gpt2", "task.split_seed": 3})
+    assert [*readings_of(other, trained_by(other.options, other))] == ["batch 256, init gpt2, split_seed 3"]
 
 
 @pytest.mark.parametrize(
@@ -102,14 +104,16 @@ def test_readings_of_the_source():
         ("d32/2 repeats", {"epochs_repeats": 3}, ["3 of 50 epochs"]),
         ("d32/2 repeats", {"samples_per_epoch": 1000}, ["0.5 of 50 epochs"]),
         ("d32/2 repeats epochs=20", {}, []),
-        ("d16/1 plain V=7", {"repeat_ratio": 0.5}, ["V 7 instead of 5"]),
-        ("d16/1 repeats", {"repeat_ratio": 0.5}, ["repeat ratio 0.5 instead of 0.3"]),
-        ("d16/1 plain positions=none", {"clip_norm": 1.0},
+        ("d16/1 plain V=7", {"task.repeat_ratio": 0.5}, ["V 7 instead of 5"]),
+        ("d16/1 repeats", {"task.repeat_ratio": 0.5}, ["repeat ratio 0.5 instead of 0.3"]),
+        ("d16/1 plain positions=none", {"training.clip_norm": 1.0},
          ["positions none instead of learned", "clipping 1.0 instead of None"]),
     ],
 )  # fmt: skip
 def test_departures_from_the_source(name, fields, expected):
-    assert Options(**fields).departures(Cell.parse(name)) == expected
+    chosen = study.changed({"configurations": [name], **fields})
+    (trained,) = trained_by(chosen.options, chosen)
+    assert sorted(trained.departures.values()) == sorted(expected)
 
 
 def test_every_sweep_is_planned_with_its_seeds():

@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from hopscope.runs import Evidence
+from hopscope.studies.curriculum.wide import at_depth
 from hopscope.studies.sharing.study import (
     QUICK_ORDER,
     USUAL_ORDER,
     VARIANTS,
     Options,
     configurations,
-    label,
+    layers_saved,
     order_name,
-    saved,
 )
 from hopscope.studies.sharing.task import Sharing
 from hopscope.tasks import check_task, draw
@@ -96,10 +96,10 @@ def test_layers_that_an_order_saves():
     members, rows = [], []
     for (order, layers), values in final.items():
         for seed, loss in enumerate(values):
-            name, number = label(order_name(order), layers), len(members)
+            name, number = at_depth(order_name(order), layers), len(members)
             members.append(
                 {"member": number, "seed": seed, "configuration": name, "overrides": {}, "unit": name}
             )
             rows.append({"member": number, "metric": "loss_step_4", "step": 9, "value": loss})
-    found = saved(Options(order_layers=(3, 5)), Evidence.of(rows, members)).values
+    found = layers_saved(Options(order_layers=(3, 5)), Evidence.of(rows, members)).values
     assert found[:2].tolist() == [3.0, -2.0] and math.isnan(found[2]) and math.isnan(found[3])

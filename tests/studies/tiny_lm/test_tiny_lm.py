@@ -13,17 +13,16 @@ from hopscope.errors import UserError
 from hopscope.language import Equations
 from hopscope.runs import Evidence, Member
 from hopscope.studies.tiny_lm.measures import depths, part_of
-from hopscope.studies.tiny_lm.options import CORPUS, DEEPEST, Options, configurations, shares
-from hopscope.studies.tiny_lm.study import claims, study
+from hopscope.studies.tiny_lm.study import CORPUS, DEEPEST, shares, study
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "tiny_lm"
-SCALE = {"training_steps": 30_000, "control": True}
+SCALE = {"training.steps": 30_000, "control": True}
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr("hopscope.page.files._drawn", lambda name, spec: ("<svg/>", b""))
-    monkeypatch.setattr("hopscope.studies.tiny_lm.options.find_spec", lambda name: object())
+    monkeypatch.setattr("hopscope.studies.tiny_lm.study.find_spec", lambda name: object())
 
 
 def test_a_text_decides_how_often_each_depth_is_drawn(tmp_path):
@@ -32,8 +31,8 @@ def test_a_text_decides_how_often_each_depth_is_drawn(tmp_path):
     file.write_text(" ".join([chain] * 3))
     found = shares(str(file), (1, 2))
     assert sum(found) == pytest.approx(1.0) and found[1] > 0
-    labels = {each.label: each.overrides["task.mixture"] for each in
-              configurations(Options(corpus=str(file), control=True))}  # fmt: skip
+    grid = study.changed({"corpus": str(file), "control": True}).grid()
+    labels = {each.label: each.overrides["task.mixture"] for each in grid}
     assert labels == {"uniform": "uniform", "zipf": "zipf", CORPUS: found, DEEPEST: (0.0, 1.0)}
 
 
@@ -49,11 +48,11 @@ def test_a_text_without_hops_is_one_line(tmp_path, content, words):
 
 @pytest.mark.parametrize("fields, words", [
     ({"mixtures": ()}, "mixtures: expected different ones"),
-    ({"depths": (2,), "control": True}, "control: expected several depths"),
+    ({"task.depths": (2,), "control": True}, "control: expected several depths"),
 ])  # fmt: skip
 def test_options_that_do_not_fit_are_one_line(fields, words):
     with pytest.raises(UserError, match=words):
-        study.changed(fields)
+        study.changed(fields).grid()
 
 
 def test_accuracy_in_training_is_that_of_the_answers():
@@ -75,8 +74,7 @@ def test_accuracy_in_training_is_that_of_the_answers():
                 logits[0, sample, :, known[int(asked)]] = 50.0  # the second member says nothing
             return logits
 
-    options = SimpleNamespace(evaluation_samples=13)
-    context = SimpleNamespace(task=task, ensemble=Known(), options=options)
+    context = SimpleNamespace(task=task, ensemble=Known(), job=SimpleNamespace(held_out=13))
     found = {row["metric"]: row["value"].tolist() for row in depths.function(context)}
     assert [found[f"accuracy_{part_of(depth)}"][0] for depth in (1, 2)] == [1.0, 1.0]
     assert found["loss_depth_1"][0] < 1e-6 < found["loss_depth_1"][1]
@@ -103,12 +101,12 @@ def members_of(**right):
     ],
 )
 def test_the_claim(found, verdict):
-    judged = judge(claims(Options(**SCALE))[0], members_of(**found))
+    judged = judge(study.changed(SCALE).all_claims()[0], members_of(**found))
     assert judged.verdict == verdict, judged
 
 
 def test_without_control_or_scale_nothing_is_decided():
-    judged = judge(claims(Options())[0], members_of(zipf=[1.0] * 11, uniform=[1.0] * 11))
+    judged = judge(study.all_claims()[0], members_of(zipf=[1.0] * 11, uniform=[1.0] * 11))
     assert judged.verdict == "inconclusive" and "no control" in judged.words
 
 

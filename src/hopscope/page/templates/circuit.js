@@ -183,7 +183,9 @@
     const [circuit] = JSON.parse(document.querySelector(`#${place.dataset.circuits} .circuit-data`).textContent);
     const graph = drawing(picture.graph(circuit, circuit.steps.length - 1));
     for (const mark of graph.querySelectorAll("[data-path]")) for (const name of ["tabindex", "role", "aria-label", "data-path"]) mark.removeAttribute(name);
-    place.querySelector(".card").replaceChildren(graph);
+    const card = place.querySelector(".card");
+    card.replaceChildren(graph);
+    if (card.scrollWidth > card.clientWidth + 1) card.tabIndex = 0;
     place.querySelector("figcaption span").textContent = circuit.name;
   }
 

@@ -5,6 +5,7 @@ Beside them, models of the fewest layers possible: some begin where a hand-built
 """
 
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +13,9 @@ from hopscope.claims import Claim, Samples, at_least
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import (
-    LEARNED,
-    between_seeds,
-    has,
-    learned,
-    learned_in,
-    smallest_depths,
-)
+from hopscope.studies.chains.evidence import LEARNED, has, learned, learned_in, smallest_depths
 from hopscope.studies.chains.recipe import chains_of
-from hopscope.studies.curriculum.wide import (
-    FEW,
-    MODEL,
-    MOST,
-    NONE,
-    SMOKE,
-    TRAINING,
-    smaller_scale,
-    unsettled,
-)
+from hopscope.studies.curriculum import wide
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
@@ -65,12 +50,12 @@ class Options(Config):
     noises: tuple[float, ...] = (0.001, 0.01)
 
 
-AXES: dict[str, tuple[str, Any, str]] = {
-    "widths": ("model.width", MODEL.width, "width {}"),
-    "heads": ("model.heads", MODEL.heads, "{} head(s)"),
-    "head_sizes": ("model.head_dim", MODEL.head_dim, "heads of {}"),
-    "symbol_dims": ("task.symbol_dim", 4, "K = {}"),
-    "chains": ("task.chains", 4, "N = {}"),
+AXES: dict[str, tuple[str, int | None, Callable[[int], str]]] = {
+    "widths": ("model.width", wide.MODEL.width, "width {}".format),
+    "heads": ("model.heads", wide.MODEL.heads, lambda value: counted(value, "head")),
+    "head_sizes": ("model.head_dim", wide.MODEL.head_dim, "heads of {}".format),
+    "symbol_dims": ("task.symbol_dim", 4, "K = {}".format),
+    "chains": ("task.chains", 4, "N = {}".format),
 }
 """Option → the field that it varies, the standard value, and how a variant is called."""
 
@@ -80,8 +65,7 @@ STANDARD, KEPT, FRESH = "standard", "begun at a solution", "drawn"
 def called(axis: str, value: int) -> str:
     """The name of the variant of an axis and a value; the standard one where the value is."""
     _, standard, words = AXES[axis]
-    name = counted(value, "head") if axis == "heads" else words.format(value)
-    return STANDARD if value == standard else name
+    return STANDARD if value == standard else words(value)
 
 
 def variants(options: Options) -> dict[str, dict[str, Any]]:
@@ -91,11 +75,6 @@ def variants(options: Options) -> dict[str, dict[str, Any]]:
         for value in getattr(options, axis):
             found.setdefault(called(axis, value), {field: value})
     return found
-
-
-def label(name: str, layers: int) -> str:
-    """What a configuration is called."""
-    return f"{name}, {counted(layers, 'layer')}"
 
 
 def begun(rate: float, noise: float = 0.0) -> str:
@@ -120,7 +99,7 @@ def at_solution(options: Options) -> dict[str, float]:
 def configurations(options: Options) -> list[Configuration]:
     """Every variant at every depth, then the models at the fewest layers possible."""
     grid = [
-        Configuration(label=label(name, layers), overrides={**fields, "model.layers": layers})
+        Configuration(label=wide.at_depth(name, layers), overrides={**fields, "model.layers": layers})
         for name, fields in variants(options).items()
         for layers in options.layers
     ]
@@ -153,122 +132,83 @@ def start(job: Any) -> dict[str, Any] | None:
 # What is claimed.
 
 
-def depths(options: Options, name: str, evidence: "Evidence") -> dict[int, float]:
-    """Seed → the smallest number of layers with which a variant learned x₂."""
-    return smallest_depths(evidence, {layers: label(name, layers) for layers in options.layers}, STEPS)
-
-
 def more_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     """By seed, layers that the fewest heads need beyond the most.
 
     A variant that no depth learned counts as one layer more than the most that were tried.
     """
-    least, most = (
-        depths(options, called("heads", pick(options.heads)), evidence) for pick in (min, max)
-    )  # fmt: skip
+    variants = [wide.at_depths(called("heads", pick(options.heads)), options.layers) for pick in (min, max)]
+    least, most = (smallest_depths(evidence, labels, STEPS) for labels in variants)
     beyond = max(options.layers) + 1
     more = [
-        min(least[seed], beyond) - layers if math.isfinite(layers) else math.nan
-        for seed, layers in most.items()
+        min(least[seed], beyond) - of_most if of_most < beyond else math.nan for seed, of_most in most.items()
     ]
     return {"heads": Samples(more, unit="seed")}
 
 
-def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
-    """By seed: layers that the standard model took, and how many more or fewer the next seed took."""
-    return between_seeds(depths(options, STANDARD, evidence))
-
-
 def at_fewest(evidence: "Evidence") -> dict[str, Any]:
     """Who knows x₂ with the fewest layers possible: begun at the hand-built solution, and drawn."""
-    names = {KEPT: begun(RATES[0]), FRESH: label(STANDARD, EXACT)}
     nothing = Samples([], note=f"no models with {counted(EXACT, 'layer')}")
+    names = {KEPT: begun(RATES[0]), FRESH: wide.at_depth(STANDARD, EXACT)}
     return {
         part: learned(evidence, name, STEPS) if has(evidence, name) else nothing
         for part, name in names.items()
     }
 
 
-def claims(options: Options) -> list[Claim]:
+def claims(options: Options) -> Iterator[Claim]:
     """What is claimed of these variants."""
-    layer = at_least(1.0, unit="layers")
-    shallow = {label(name, layers): (name, layers) for name in variants(options)
-               for layers in options.layers if layers < EXACT}  # fmt: skip
-    deepest = max(options.layers)
     claim = partial(
-        Claim,
-        source="summary of the paper, open question 2 and design trade-offs",
-        kind="general",
-        seeds_needed=8,
+        Claim, source="summary of the paper, open question 2 and design trade-offs", kind="general", seeds_needed=8,
+        at_scale=wide.smaller_scale,
+    )  # fmt: skip
+    layer, standard = at_least(1.0, unit="layers"), wide.at_depths(STANDARD, options.layers)
+    yield claim(
+        id="S4b",
+        statement="Fewer heads in a layer need more layers.",
+        protocol="by seed: smallest number of layers that learned x₂ with the fewest heads, less that with the "
+        "most; a model that no depth learned counts as one layer more than the most that were tried",
+        value=partial(more_layers, options),
+        must={"heads": layer},
+        rule="mean",
+        controls={"the standard model, from one seed to the next": wide.apart(standard, STEPS)},
+        must_not=layer,
     )
-    found = [
-        claim(
-            id="S4b",
-            statement="Fewer heads in a layer need more layers.",
-            protocol="by seed: smallest number of layers that learned x₂ with the fewest heads, less that with the "
-            "most; a model that no depth learned counts as one layer more than the most that were tried",
-            value=partial(more_layers, options),
-            must={"heads": layer},
-            rule="mean",
-            at_scale=smaller_scale,
-            controls={"the standard model, from one seed to the next": partial(seeds_apart, options)},
-            must_not=layer,
-        ),
-        claim(
-            id="S4d",
-            statement="With the fewest layers possible, solutions are stable under training, but out of its reach.",
-            protocol="share of seeds with a final held-out loss of x₂ under 0.5: models that begin at a hand-built "
-            "solution, and standard models with as many layers, whose weights are drawn",
-            value=at_fewest,
-            must={KEPT: MOST, FRESH: FEW},
-            rule="mean",
-            at_scale=smaller_scale,
-            controls={"the solution's shape, drawn": partial(learned, label=DRAWN, symbol=STEPS)},
-            must_not=MOST,
-        ),
-    ]
+    yield claim(
+        id="S4d",
+        statement="With the fewest layers possible, solutions are stable under training, but out of its reach.",
+        protocol="share of seeds with a final held-out loss of x₂ under 0.5: models that begin at a hand-built "
+        "solution, and standard models with as many layers, whose weights are drawn",
+        value=at_fewest,
+        must={KEPT: wide.MOST, FRESH: wide.FEW},
+        rule="mean",
+        controls=wide.learners({"the solution's shape, drawn": (DRAWN, STEPS)}),
+        must_not=wide.MOST,
+    )
+    few = [layers for layers in options.layers if layers < EXACT]
+    shallow = {wide.at_depth(name, layers): name for name in variants(options) for layers in few}
     if shallow:
-        as_deep = {part: (label(name, deepest), STEPS) for part, (name, _) in shallow.items()}
-        found.append(
-            claim(
-                id="S4c",
-                statement=f"No capacity makes fewer than {counted(EXACT, 'layer')} enough.",
-                protocol="share of models that learned x₂ with fewer layers than the model of information flow "
-                "allows, every seed of every variant; the control is each variant at the largest depth",
-                value=learned_in({part: (part, STEPS) for part in shallow}),
-                must=dict.fromkeys(shallow, NONE),
-                at_scale=unsettled,
-                controls={"the deepest": learned_in(as_deep)},
-                must_not=NONE,
-            )
+        deepest = max(options.layers)
+        as_deep = {part: (wide.at_depth(name, deepest), STEPS) for part, name in shallow.items()}
+        yield claim(
+            id="S4c",
+            statement=f"No capacity makes fewer than {counted(EXACT, 'layer')} enough.",
+            protocol="share of models that learned x₂ with fewer layers than the model of information flow "
+            "allows, every seed of every variant; the control is each variant at the largest depth",
+            **wide.shares(({part: (part, STEPS) for part in shallow}, wide.NONE)),
+            at_scale=wide.unsettled,
+            controls={"the deepest": learned_in(as_deep)},
+            must_not=wide.NONE,
         )
-    return found
-
-
-# What is drawn.
 
 
 def figures(options: Options) -> list[charts.Figure]:
     """Losses of every variant by depth, and the curves of the models at the fewest layers."""
-
-    def by_depth(evidence: "Evidence") -> list[dict[str, Any]]:
-        return [
-            {
-                "variant": name,
-                "layers": layers,
-                "member": member,
-                "seed": evidence.seeds[member],
-                "value": loss,
-            }
-            for name in variants(options)
-            for layers in options.layers
-            for member, loss in evidence.last(f"loss_step_{STEPS}", configuration=label(name, layers)).items()
-        ]
-
+    begin = [*at_solution(options)]
     return [
-        charts.cells("loss", "layers", "variant", rows=by_depth, name="depths", ends=(0.0, 0.8), title="loss of x₂"),
-        charts.curves(f"loss_step_{STEPS}", name="solutions", names={name: name for name in at_solution(options)},
-                      where={"configuration": [*at_solution(options)]}, title="held-out loss of x₂",
+        wide.depths(variants(options), options.layers, (0.0, 0.8)),
+        charts.curves(f"loss_step_{STEPS}", name="solutions", names=dict(zip(begin, begin, strict=True)),
+                      where={"configuration": begin}, title="held-out loss of x₂",
                       levels={"plateau": 0.75, "learned": LEARNED}, ends=(0.0, 1.1)),
     ]  # fmt: skip
 
@@ -280,8 +220,8 @@ study = Study(
     question="does capacity move the smallest number of layers that learns, and do fewer heads need more layers?",
     task=chains_of(STEPS),
     completion="gpt2-base",
-    model=MODEL,
-    training=TRAINING,
+    model=wide.MODEL,
+    training=wide.TRAINING,
     options=Options(),
     configurations=configurations,
     start=start,
@@ -289,7 +229,7 @@ study = Study(
     claims=claims,
     figures=figures,
     presets={
-        "smoke": {**SMOKE, **FEWER, "layers": (2, 4), "widths": (32, 64)},
+        "smoke": {**wide.SMOKE, **FEWER, "layers": (2, 4), "widths": (32, 64)},
         "laptop": {**FEWER, "widths": (128, 512), "noises": ()},
         "workstation": {},
     },

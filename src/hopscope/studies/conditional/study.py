@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,18 +11,11 @@ from pydantic import model_validator
 from hopscope.claims import Claim, Samples, at_least
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import (
-    LEARNED,
-    SHARE_SEEDS,
-    asked_for,
-    learned,
-    learned_in,
-    times_learned,
-)
+from hopscope.studies.chains.evidence import LEARNED, SHARE_SEEDS, asked_for, times_learned
 from hopscope.studies.chains.measures import learned_at
 from hopscope.studies.chains.recipe import check_names
 from hopscope.studies.conditional.task import Branching
-from hopscope.studies.curriculum.wide import FEW, MODEL, MOST, SMOKE, TRAINING, smaller_scale, waiting
+from hopscope.studies.curriculum import wide
 from hopscope.study import measures
 from hopscope.study.measure import Context, measure
 from hopscope.study.study import Configuration, Study
@@ -100,12 +94,9 @@ def used(evidence: "Evidence") -> dict[int, dict[str, set[tuple[int, int]]]]:
     found: dict[int, dict[str, set[tuple[int, int]]]] = {}
     if "rise" not in evidence:
         return found
-    chain, branching = (
-        evidence.last("loss_z", configuration=MIXED, part=part) < LEARNED for part in ("chain", "branching")
-    )
-    both = chain & branching
+    losses = [evidence.last("loss_z", configuration=MIXED, part=part) for part in ("chain", "branching")]
     for row in evidence.rows("rise", configuration=MIXED).itertuples():
-        if both.get(row.member, False):
+        if all(loss[row.member] < LEARNED for loss in losses):
             own = found.setdefault(evidence.seeds[row.member], {"chain": set(), "branching": set()})
             if row.value >= USED:
                 own[row.part].add((int(row.layer), int(row.head)))
@@ -113,12 +104,7 @@ def used(evidence: "Evidence") -> dict[int, dict[str, set[tuple[int, int]]]]:
 
 
 def reused(shift: int, evidence: "Evidence") -> Samples:
-    """By seed, share of the heads used for chains that branching samples use too.
-
-    Args:
-        shift: 0, or how many seeds on the model is of which the branching samples' heads are taken.
-        evidence: of the run.
-    """
+    """By seed, share of the heads used for chains that branching samples use too, of the model so many seeds on."""
     heads = used(evidence)
     seeds, shares = [*heads], []
     for place, seed in enumerate(seeds):
@@ -128,89 +114,69 @@ def reused(shift: int, evidence: "Evidence") -> Samples:
     return Samples(shares, unit="seed", note="" if shares else "no model learned z of both")
 
 
-def saved(name: str, evidence: "Evidence") -> Samples:
+def steps_saved(name: str, evidence: "Evidence") -> Samples:
     """By seed, training steps with branching samples that a first phase saves."""
-    end = asked_for(evidence, "training.steps")
     plain, later = (times_learned(evidence, each, "z") for each in (TWO, name))
-
-    def less(time: float, after: float) -> float:
-        # What was never learned counts as learned at the end; where neither was, nothing is known.
-        if math.isnan(time) or math.isnan(after) or (math.isinf(time) and math.isinf(after)):
-            return math.nan
-        return min(time, end) - (min(after, end) - SWITCH)
-
-    return Samples([less(time, later[seed]) for seed, time in plain.items()], unit="seed")
+    found = wide.saved(plain, later, asked_for(evidence, "training.steps"))
+    return replace(found, values=found.values + SWITCH)  # of the later one, which had chains at first
 
 
-def claims(options: Options) -> list[Claim]:
+def claims(options: Options) -> Iterator[Claim]:
     """What is claimed of these variants."""
-    whole = [name for name in (TWO, ROOT) if name in options.variants]
-    alone = [f"{name}, z alone" for name in (TWO, ROOT) if f"{name}, z alone" in options.variants]
-    sooner, found = at_least(50.0), list[Claim]()
+    known = {name: (name, "z") for name in options.variants}
+    whole = {name: known[name] for name in (TWO, ROOT) if name in known}
+    alone = {name: known[name] for name in (f"{TWO}, z alone", f"{ROOT}, z alone") if name in known}
+    sooner = at_least(50.0)
     claim = partial(
         Claim, source="summary of the paper, open question 3", kind="general", rule="mean", seeds_needed=8,
-        at_scale=partial(smaller_scale, steps=STEPS),
+        at_scale=partial(wide.smaller_scale, steps=STEPS),
     )  # fmt: skip
     if whole and alone:
-        found.append(
-            claim(
-                id="S5a",
-                statement="Branching retrieval is learned with the implicit curriculum, and not without.",
-                protocol="share of seeds with a final held-out loss of z under 0.5; asked for x, y and z, or z alone",
-                value=learned_in({name: (name, "z") for name in (*whole, *alone)}),
-                must={**dict.fromkeys(whole, MOST), **dict.fromkeys(alone, FEW)},
-                controls={name: partial(learned, label=name, symbol="z") for name in alone},
-                must_not=MOST,
-                seeds_needed=SHARE_SEEDS,
-            )
+        yield claim(
+            id="S5a",
+            statement="Branching retrieval is learned with the implicit curriculum, and not without.",
+            protocol="share of seeds with a final held-out loss of z under 0.5; asked for x, y and z, or z alone",
+            **wide.shares((whole, wide.MOST), (alone, wide.FEW)),
+            controls=wide.learners(alone),
+            must_not=wide.MOST,
+            seeds_needed=SHARE_SEEDS,
         )
-    if MIXED in options.variants:
-        found.append(
-            claim(
-                id="S5b",
-                statement="Branching retrieval re-uses the heads that follow a chain.",
-                protocol="models that learned both: share of the heads without which the loss of z rises by 0.05 on "
-                "chains that are used so on branching samples too; the control takes the latter from the next "
-                "seed's model",
-                value=partial(reused, 0),
-                must=MOST,
-                controls={"heads of another seed's model": partial(reused, 1)},
-                must_not=MOST,
-            )
+    if MIXED in known:
+        yield claim(
+            id="S5b",
+            statement="Branching retrieval re-uses the heads that follow a chain.",
+            protocol="models that learned both: share of the heads without which the loss of z rises by 0.05 on "
+            "chains that are used so on branching samples too; the control takes the latter from the next "
+            "seed's model",
+            value=partial(reused, 0),
+            must=wide.MOST,
+            controls={"heads of another seed's model": partial(reused, 1)},
+            must_not=wide.MOST,
         )
-    if {TWO, CHAIN_FIRST, NOTHING_FIRST} <= {*options.variants}:
-        found.append(
-            claim(
-                id="S5c",
-                statement="Training on the chain first makes branching retrieval quicker.",
-                protocol="by seed: training steps until z was learned without a first phase, less those after "
-                f"{SWITCH} steps of chains; what was never learned counts as learned at the end; the control asks for "
-                "z alone in the first phase, by which nothing is learned",
-                value=partial(saved, CHAIN_FIRST),
-                must=sooner,
-                controls={"nothing learned first": partial(saved, NOTHING_FIRST)},
-                must_not=sooner,
-            )
+    if {TWO, CHAIN_FIRST, NOTHING_FIRST} <= {*known}:
+        yield claim(
+            id="S5c",
+            statement="Training on the chain first makes branching retrieval quicker.",
+            protocol="by seed: training steps until z was learned without a first phase, less those after "
+            f"{SWITCH} steps of chains; what was never learned counts as learned at the end; the control asks for "
+            "z alone in the first phase, by which nothing is learned",
+            value=partial(steps_saved, CHAIN_FIRST),
+            must=sooner,
+            controls={"nothing learned first": partial(steps_saved, NOTHING_FIRST)},
+            must_not=sooner,
         )
-    return found
-
-
-# What is drawn.
 
 
 def figures(options: Options) -> list[charts.Figure]:
     """Losses of z during training, a chart for each variant, and how many seeds have learned it by each step."""
 
-    def curves(evidence: "Evidence") -> list[dict[str, Any]]:
-        found = []
+    def curves(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         for name in options.variants:
             for part in ("chain", "branching") if name == MIXED else (None,):
-                curve = evidence.curve("loss_z", configuration=name, **({"part": part} if part else {}))
-                for member, values in curve.items():
-                    of = {"variant": name, "samples shown": part or "all", "member": member}
-                    of["seed"] = evidence.seeds[member]
-                    found += [{**of, "at": at, "value": value} for at, value in values.items()]
-        return found
+                for member, values in evidence.curve("loss_z", configuration=name, part=part).items():
+                    who = {"member": member, "seed": evidence.seeds[member]}
+                    of = {"variant": name, "samples shown": part or "all", **who}
+                    yield from ({**of, "at": at, "value": value} for at, value in values.items())
 
     def times(evidence: "Evidence") -> dict[str, dict[str, dict[int, float]]]:
         parts = {name: "z@branching" if name == MIXED else "z" for name in options.variants}
@@ -219,7 +185,7 @@ def figures(options: Options) -> list[charts.Figure]:
     return [
         charts.curves("loss_z", by="samples shown", panel="variant", rows=curves, name="losses", ends=(0.0, 1.2),
                       levels={"learned": LEARNED}, title="held-out loss of z"),
-        waiting(times, "z"),
+        wide.waiting(times, "z"),
     ]  # fmt: skip
 
 
@@ -228,8 +194,8 @@ study = Study(
     question="is retrieval that branches learned, and by the heads that follow a chain?",
     task=Branching(),
     completion="gpt2-base",
-    model=MODEL.model_copy(update={"layers": 6}),
-    training=TRAINING.model_copy(update={"steps": STEPS}),
+    model=wide.MODEL.model_copy(update={"layers": 6}),
+    training=wide.TRAINING.model_copy(update={"steps": STEPS}),
     options=Options(),
     configurations=configurations,
     seeds=8,
@@ -237,7 +203,7 @@ study = Study(
     claims=claims,
     figures=figures,
     presets={
-        "smoke": {**SMOKE, "variants": (TWO, f"{TWO}, z alone", MIXED)},
+        "smoke": {**wide.SMOKE, "variants": (TWO, f"{TWO}, z alone", MIXED)},
         # Fewer steps than as written, so that it ends within ten minutes.
         "laptop": {"seeds": 4, "training.steps": 700, "variants": (TWO, f"{TWO}, z alone", MIXED)},
         # The mixture is left to the preset heads, and the chain to the studies of chains.

@@ -58,19 +58,20 @@ def _read_twice(context: Context, place: int) -> Rows:
     first, second = (read(model, task, each) for each in (config, config.again(1)))
     if last not in first.learned or last not in second.learned:
         return  # under one half, but not under what the reader asks for
+    reads, heads = reads_of(first), first.circuit.heads
     found = {
-        "was_read": float(first.verdict == READ),
-        "heads": len(first.circuit.heads),
+        "was_read": first.verdict == READ,
+        "heads": len(heads),
         "paths": len(first.circuit.paths),
-        "layers": len({layer for layer, _ in first.circuit.heads}),
-        "reread": path_distance(reads_of(first), reads_of(second)),
+        "layers": len({layer for layer, _ in heads}),
+        "reread": path_distance(reads, reads_of(second)),
     }
     for metric, value in found.items():
         yield {"metric": metric, "member": member, "value": float(value)}
-    for number, circuit in enumerate(sorted(map(sorted, reads_of(first)))):
+    for number, circuit in enumerate(sorted(map(sorted, reads))):
         for layer, words in circuit:
-            place_of = {"layer": layer, "part": f"{number}: {words}"}
-            yield {"metric": "reads", "member": member, **place_of, "value": 1.0}
+            part = f"{number}: {words}"
+            yield {"metric": "reads", "member": member, "layer": layer, "part": part, "value": 1.0}
 
 
 def reads_of(reading: "Reading") -> Circuits:
@@ -115,44 +116,39 @@ def excess(evidence: "Evidence") -> Samples:
     """By seed: mean distance to models of other ways less that to models of the same way, always of another seed."""
     import numpy as np
 
-    same, other = _by_seeds(evidence)
+    same, other = (_by_seeds(evidence, same_way) for same_way in (True, False))
     return _samples(other - same, np.zeros(len(same)))
 
 
 def rereading(evidence: "Evidence") -> Samples:
     """By seed: distance of two readings of one model less that between seeds of one way to ask."""
     import numpy as np
+    import pandas as pd
 
-    same, _ = _by_seeds(evidence)
-    again: dict[int, list[float]] = {seed: [] for seed in sorted({*evidence.seeds.values()})}
-    for member, value in (evidence.last("reread").dropna() if "reread" in evidence else {}).items():
-        again[evidence.seeds[member]].append(value)
-    own = [fmean(each) if each else math.nan for each in again.values()]
-    return _samples(-same, -np.array(own))
+    again = evidence.last("reread") if "reread" in evidence else pd.Series(dtype=float)
+    own = again.groupby(evidence.seeds).mean().reindex(_seeds(evidence))
+    return _samples(-_by_seeds(evidence, same_way=True), -own.to_numpy(np.float64))
 
 
-def _by_seeds(evidence: "Evidence") -> "tuple[np.ndarray, np.ndarray]":
-    """Mean distance of models of two seeds, of the same way to ask and of different ones, each `[seed, seed]`.
+def _seeds(evidence: "Evidence") -> list[int]:
+    return sorted({*evidence.seeds.values()})
 
-    NaN where no two such models have circuits, and for one seed itself.
-    """
+
+def _by_seeds(evidence: "Evidence", same_way: bool) -> "np.ndarray":
+    # Mean distance of models of two seeds, of the same way to ask or of two, `[seed, seed]`; NaN where no two such
+    # models have circuits, and for one seed itself.
     import numpy as np
 
-    seeds = sorted({*evidence.seeds.values()})
-    found: dict[tuple[bool, int, int], list[float]] = defaultdict(list)
-    if "distance" in evidence:
-        rows = evidence.rows("distance", measure="distances")
-        for one, part, value in zip(rows["member"], rows["part"], rows["value"], strict=True):
-            other = int(part.removeprefix("member "))
-            same = evidence.configurations[one] == evidence.configurations[other]
-            row, column = (seeds.index(evidence.seeds[each]) for each in (one, other))
-            for place in ((row, column), (column, row)):
-                found[same, *place].append(value)
-    tables = np.full((2, len(seeds), len(seeds)), np.nan)
-    for (same, row, column), values in found.items():
-        if row != column:
-            tables[int(not same), row, column] = np.mean(values)
-    return tables[0], tables[1]
+    seeds = _seeds(evidence)
+    if "distance" not in evidence:
+        return np.full((len(seeds), len(seeds)), np.nan)
+    rows = evidence.rows("distance", measure="distances")
+    others = rows["part"].str.removeprefix("member ").astype(int)
+    chosen = (rows["configuration"] == others.map(evidence.configurations)) == same_way
+    rows = rows.assign(other=others.map(evidence.seeds))[chosen]
+    rows = rows[rows["seed"] != rows["other"]]
+    found = rows.groupby(["seed", "other"])["value"].mean().unstack()
+    return found.reindex(index=seeds, columns=seeds).to_numpy(np.float64)
 
 
 def _samples(pairs: "np.ndarray", own: "np.ndarray") -> Samples:

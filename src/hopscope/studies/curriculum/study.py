@@ -4,7 +4,7 @@ A model has two layers for each step of the chain, at a width that learns quickl
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Claim, Samples, at_most
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import (
-    LEARNED,
-    SHARE_SEEDS,
-    learned,
-    learned_in,
-    symbol,
-    times_learned,
-)
+from hopscope.studies.chains.evidence import LEARNED, SHARE_SEEDS, symbol, times_learned
 from hopscope.studies.chains.measures import learned_at
+from hopscope.studies.curriculum import wide
 from hopscope.studies.curriculum.circuits import CLAIM, circuits, distances
 from hopscope.studies.curriculum.task import Curriculum
-from hopscope.studies.curriculum.wide import FEW, MODEL, MOST, SMOKE, TRAINING, smaller_scale, waiting
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
@@ -57,7 +50,7 @@ class Options(Config):
 
 def curricula(steps: int) -> dict[str, dict[str, Any]]:
     """Name of every way to ask → fields of the task, for chains of `steps` steps."""
-    every, training_steps = range(1, steps + 1), TRAINING.steps
+    every, training_steps = range(1, steps + 1), wide.TRAINING.steps
     easier = tuple(every)[:-1]
     parts = [(*part, steps) for size in range(1, len(easier)) for part in combinations(easier, size)]
     harmonic = sum(1 / step for step in every)
@@ -108,28 +101,16 @@ def label(steps: int, name: str) -> str:
     return f"D={steps}, {name}"
 
 
-def configurations(options: Options) -> list[Configuration]:
+def configurations(options: Options) -> Iterator[Configuration]:
     """Every way to ask, for chains of every length."""
-    return [
-        Configuration(
-            label=label(steps, name),
-            overrides={
-                "task.steps": steps,
-                "model.layers": LAYERS_PER_STEP * steps,
-                **{f"task.{field}": value for field, value in fields.items()},
-            },
-        )
-        for steps in options.steps
-        for name, fields in ways(options, steps).items()
-    ]
+    for steps in options.steps:
+        size = {"task.steps": steps, "model.layers": LAYERS_PER_STEP * steps}
+        for name, fields in ways(options, steps).items():
+            asked = {f"task.{field}": value for field, value in fields.items()}
+            yield Configuration(label=label(steps, name), overrides={**size, **asked})
 
 
 # What is claimed.
-
-
-def of_ways(named: Mapping[str, tuple[int, str]]) -> Any:
-    """A function of the evidence: part → who learned x_D under a way to ask."""
-    return learned_in({part: (label(*way), way[0]) for part, way in named.items()})
 
 
 def times(evidence: "Evidence", steps: int, name: str) -> dict[int, float]:
@@ -141,123 +122,95 @@ def dose(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     """By seed: rank correlation of the easier symbols' weight and the time of x_D."""
     from scipy.stats import spearmanr
 
-    found = {}
+    weights, found = {**{weight: weighed(weight) for weight in WEIGHTS}, 1.0: WHOLE}, {}
     for steps in options.steps:
-        by_weight = {weight: times(evidence, steps, weighed(weight)) for weight in WEIGHTS}
-        by_weight[1.0] = times(evidence, steps, WHOLE)
+        by_weight = [times(evidence, steps, name) for name in weights.values()]
         correlations = []
-        for seed in by_weight[1.0]:
-            own = [times.get(seed, math.nan) for times in by_weight.values()]
+        for seed in by_weight[-1]:
+            own = [times.get(seed, math.nan) for times in by_weight]
             known = len({*own}) > 1 and not any(map(math.isnan, own))
-            correlations.append(float(spearmanr([*by_weight], own).statistic) if known else math.nan)
+            correlations.append(float(spearmanr([*weights], own).statistic) if known else math.nan)
         found[f"D = {steps}"] = Samples(correlations, unit="seed")
     return found
 
 
-def claims(options: Options) -> list[Claim]:
+def claims(options: Options) -> Iterator[Claim]:
     """What is claimed of who learns chains of these lengths, or of the circuits where they are read."""
     if options.read:
-        return [CLAIM]
+        yield CLAIM
+        return
 
-    def by_length(name: str) -> dict[str, tuple[int, str]]:
-        return {f"D = {steps}": (steps, name) for steps in options.steps}
+    def cells(name: str, words: str = "D = {}") -> dict[str, tuple[str, int]]:
+        return {words.format(steps, symbol(steps)): (label(steps, name), steps) for steps in options.steps}
 
-    def asked_alone(name: str) -> dict[str, Any]:
-        labels = {steps: label(steps, name) for steps in options.steps}
-        return {
-            f"asked for {symbol(steps)} alone": partial(learned, label=each, symbol=steps)
-            for steps, each in labels.items()
-        }
-
-    alone = {f"{symbol(steps)} alone": (steps, ALONE) for steps in options.steps}
-    whole = {f"all of {name}": way for name, way in by_length(WHOLE).items()}
+    whole, alone = cells(WHOLE, "all of D = {}"), cells(ALONE, "{1} alone")
     partly = {
-        label(steps, name): (steps, name)
+        label(steps, name): (label(steps, name), steps)
         for steps in options.steps
         for name, fields in ways(options, steps).items()
         if isinstance(fields.get("targets"), tuple) and "schedule" not in fields
     }
     claim = partial(
-        Claim,
-        rule="mean",
-        source="summary of the paper, next check 1",
-        kind="general",
-        at_scale=smaller_scale,
+        Claim, source="summary of the paper, next check 1", kind="general", at_scale=wide.smaller_scale
     )
-    found = [
-        claim(
-            id="S1a",
-            statement="Asked for the last symbol alone, models learn no chain; asked for the whole chain, they do.",
-            protocol="share of seeds with a final held-out loss of x_D under 0.5",
-            value=of_ways({**alone, **whole}),
-            must={**dict.fromkeys(alone, FEW), **dict.fromkeys(whole, MOST)},
-            seeds_needed=SHARE_SEEDS,
-        ),
-        claim(
-            id="S1b",
-            statement="Explicit supervision of each step, at its own position, replaces the implicit curriculum.",
-            protocol="the same of models with D positions for each query, of which the k-th is asked for x_k alone; "
-            "the control is asked for x_D alone, at the same positions",
-            value=of_ways(by_length(OWN)),
-            must=dict.fromkeys(by_length(OWN), MOST),
-            controls=asked_alone(OWN_ALONE),
-            must_not=MOST,
-            seeds_needed=8,
-        ),
-        claim(
-            id="S1c",
-            statement="A random subset of the easier symbols, for each sample anew, is enough.",
-            protocol="the same of models whose every sample asks for each easier symbol with probability one half",
-            value=of_ways(by_length(RANDOM)),
-            must=dict.fromkeys(by_length(RANDOM), MOST),
-            controls=asked_alone(ALONE),
-            must_not=MOST,
-            seeds_needed=SHARE_SEEDS,
-        ),
-    ]
+    learns = partial(claim, rule="mean", must_not=wide.MOST)
+    asked_alone = wide.learners(cells(ALONE, "asked for {1} alone"))
+    yield learns(
+        id="S1a",
+        statement="Asked for the last symbol alone, models learn no chain; asked for the whole chain, they do.",
+        protocol="share of seeds with a final held-out loss of x_D under 0.5",
+        **wide.shares((alone, wide.FEW), (whole, wide.MOST)),
+        must_not=None,
+        seeds_needed=SHARE_SEEDS,
+    )
+    yield learns(
+        id="S1b",
+        statement="Explicit supervision of each step, at its own position, replaces the implicit curriculum.",
+        protocol="the same of models with D positions for each query, of which the k-th is asked for x_k alone; "
+        "the control is asked for x_D alone, at the same positions",
+        **wide.shares((cells(OWN), wide.MOST)),
+        controls=wide.learners(cells(OWN_ALONE, "asked for {1} alone")),
+        seeds_needed=8,
+    )
+    yield learns(
+        id="S1c",
+        statement="A random subset of the easier symbols, for each sample anew, is enough.",
+        protocol="the same of models whose every sample asks for each easier symbol with probability one half",
+        **wide.shares((cells(RANDOM), wide.MOST)),
+        controls=asked_alone,
+        seeds_needed=SHARE_SEEDS,
+    )
     if partly:
-        found.append(
-            claim(
-                id="S1d",
-                statement="A part of the curriculum is enough: some of the easier symbols are not needed.",
-                protocol="the same of models that are asked for some easier symbols and x_D, for each such choice",
-                value=of_ways(partly),
-                must=dict.fromkeys(partly, MOST),
-                need="any",
-                controls=asked_alone(ALONE),
-                must_not=MOST,
-                seeds_needed=8,
-            )
+        yield learns(
+            id="S1d",
+            statement="A part of the curriculum is enough: some of the easier symbols are not needed.",
+            protocol="the same of models that are asked for some easier symbols and x_D, for each such choice",
+            **wide.shares((partly, wide.MOST)),
+            need="any",
+            controls=asked_alone,
+            seeds_needed=8,
         )
     if not options.brief:
-        found.append(
-            claim(
-                id="S1e",
-                statement="The more the easier symbols count, the sooner the last one is learned.",
-                protocol="by seed: rank correlation of the weight of the easier symbols (0.01 to 1) and the training "
-                "step at which x_D was learned; what was never learned comes last",
-                value=partial(dose, options),
-                must=dict.fromkeys(by_length(WHOLE), at_most(0.0)),
-                rule="effect",
-                seeds_needed=8,
-            )
+        yield claim(
+            id="S1e",
+            statement="The more the easier symbols count, the sooner the last one is learned.",
+            protocol="by seed: rank correlation of the weight of the easier symbols (0.01 to 1) and the training "
+            "step at which x_D was learned; what was never learned comes last",
+            value=partial(dose, options),
+            must=dict.fromkeys(cells(WHOLE), at_most(0.0)),
+            rule="effect",
+            seeds_needed=8,
         )
-    return found
-
-
-# What is drawn.
 
 
 def figures(options: Options) -> list[charts.Figure]:
     """Final losses of every way to ask, and how many seeds have learned by each step of training."""
 
-    def final(evidence: "Evidence") -> list[dict[str, Any]]:
-        return [
-            {"way": name, "chains": f"D = {steps}", "member": member, "seed": evidence.seeds[member], "value": loss}
-            for steps in options.steps
-            for name in ways(options, steps)
-            for member, loss in evidence.last(f"loss_step_{steps}", configuration=label(steps, name)).items()
-        ]  # fmt: skip
+    def final(evidence: "Evidence") -> Iterator[dict[str, Any]]:
+        for steps, name in ((each, name) for each in options.steps for name in ways(options, each)):
+            for member, loss in evidence.last(f"loss_step_{steps}", configuration=label(steps, name)).items():
+                who = {"member": member, "seed": evidence.seeds[member]}
+                yield {"way": name, "chains": f"D = {steps}", **who, "value": loss}
 
     def by_length(evidence: "Evidence") -> dict[str, dict[str, dict[int, float]]]:
         return {
@@ -266,9 +219,9 @@ def figures(options: Options) -> list[charts.Figure]:
         }
 
     return [
-        charts.dots("loss", "way", by="chains", rows=final, name="losses", title="final held-out loss of x_D",
-                    levels={"plateau": 0.75, "learned": LEARNED}, ends=(0.0, 1.1)),
-        waiting(by_length, "x_D"),
+        charts.dots("loss", "way", by="chains", rows=final, name="losses",
+                    title="final held-out loss of x_D", levels={"plateau": 0.75, "learned": LEARNED}, ends=(0.0, 1.1)),
+        wide.waiting(by_length, "x_D"),
     ]  # fmt: skip
 
 
@@ -277,8 +230,8 @@ study = Study(
     question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
     task=Curriculum(steps=2, position="pair"),
     completion="gpt2-base",
-    model=MODEL,
-    training=TRAINING,
+    model=wide.MODEL,
+    training=wide.TRAINING,
     options=Options(),
     configurations=configurations,
     seeds=8,
@@ -286,7 +239,7 @@ study = Study(
     claims=claims,
     figures=figures,
     presets={
-        "smoke": {**SMOKE, "steps": (2,), "brief": True},
+        "smoke": {**wide.SMOKE, "steps": (2,), "brief": True},
         "laptop": {"steps": (2,), "brief": True},
         "workstation": {},
         "circuits": {"steps": (2,), "read": True},

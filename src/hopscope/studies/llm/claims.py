@@ -1,10 +1,10 @@
 """Claim R10 of the paper: large language models solve all five formulations."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Claim, Samples, at_least
 from hopscope.claims.intervals import wilson
@@ -20,34 +20,18 @@ THRESHOLD = at_least(0.9, "fraction")
 LEAST_OF_ONE_STEP = 0.9
 """Share of D = 1 equations that a model must answer acceptably, and rightly, to be asked for more."""
 
-BELOW = "below the task"
 NOTHING = "not run: nothing that the claim is about was asked"
 TOO_LONG = "not run: questions are longer than the model's context"
 NO_ANSWER = "no acceptable answer to any question"
-UNANSWERED = "without an acceptable answer"
 
 _NAMES = [name.replace("_", " ") for name in FORMULATIONS if name != "equations"]
 KINDS = (*(f"equations D = {depth}" for depth in PAPER_DEPTHS), *_NAMES)
 """The kinds of questions that the claim is about."""
 
 
-class Asked(NamedTuple):
-    """One part of the claim: a model, and a kind of question."""
-
-    model: str
-    kind: str
-
-    @property
-    def part(self) -> str:
-        """What its rows of the evidence are called."""
-        return f"{self.model}, {self.kind}"
-
-
 def claims(options: Options) -> list[Claim]:
     """The claim of the study: every model must solve every kind of question that it is about."""
     parts = parts_of(options)
-    more: dict[str, Any] = {"controls": {"a blind guess": partial(guesses, parts)}} if parts else {}
-    more |= {"summary": partial(summary, parts)} if parts else {}
     return [
         Claim(
             id="R10",
@@ -56,54 +40,46 @@ def claims(options: Options) -> list[Claim]:
             protocol="accuracy given acceptable, for each model, formulation and depth of equations, on "
             f"{PAPER_COUNT} questions each; 95 % Wilson interval of every model and kind of question; of models that "
             "answer at least 90 % of equations of D = 1 acceptably at once, and 90 % of those rightly",
-            value=partial(by_part, parts) if parts else nothing,
-            must=dict.fromkeys(parts, THRESHOLD) if parts else THRESHOLD,
+            value=partial(by_part, parts or {"": ""}),
+            must=dict.fromkeys(parts, THRESHOLD) or THRESHOLD,
             rule="mean",
-            at_scale=partial(lacks, ", ".join(options.departures())),
+            at_scale=lambda evidence: ", ".join(options.departures()),
             trust="the server that answers under a model's name, and that the answer is matched as the page says",
+            controls={"a blind guess": partial(guesses, parts or {"": ""})},
             must_not=THRESHOLD,
-            **more,
+            summary=by_verdict,
         )
     ]
 
 
-def parts_of(options: Options) -> dict[str, Asked]:
-    """Name of each part of the claim → what it is about; the model is named where there are several."""
+def parts_of(options: Options) -> dict[str, str]:
+    """Name of each part of the claim → part of its rows; the model is named where there are several."""
     several, kinds = len(options.model) > 1, [each.kind for each in options.kinds() if each.kind in KINDS]
-    every = [Asked(model, kind) for model in options.model for kind in kinds]
-    return {f"{options.names[each.model]}, {each.kind}" if several else each.kind: each for each in every}
-
-
-def lacks(departures: str, evidence: "Evidence") -> str:
-    """What the run lacks of the paper's protocol, in words; nothing where it is at scale."""
-    return departures
-
-
-def nothing(evidence: "Evidence") -> Samples:
-    """No samples, where no question was asked."""
-    return Samples([], unit="question", note=NOTHING)
-
-
-def by_part(parts: Mapping[str, Asked], evidence: "Evidence") -> dict[str, Samples]:
-    """What was answered, by part of the claim; of a model that is below the task, that it is excluded, and why."""
-    below = {model: below_the_task(evidence, model) for model in {asked.model for asked in parts.values()}}
+    names = options.names.items()
     return {
-        name: replace(answers(evidence, asked.part), excluded=below[asked.model])
-        for name, asked in parts.items()
+        f"{short}, {kind}" if several else kind: f"{name}, {kind}" for name, short in names for kind in kinds
     }
+
+
+def by_part(parts: Mapping[str, str], evidence: "Evidence") -> dict[str, Samples]:
+    """What was answered, by part of the claim; of a model that is below the task, that it is excluded, and why."""
+    found = {name: answers(evidence, part) for name, part in parts.items()}
+    below = {name: below_the_task(evidence, part.rpartition(", ")[0]) for name, part in parts.items()}
+    return {name: replace(each, excluded=below[name]) for name, each in found.items()}
 
 
 def below_the_task(evidence: "Evidence", model: str) -> str:
     """Why a model cannot be asked for a chain: it fails equations of D = 1.  Empty if it does not, or was not asked."""
-    part = Asked(model, "equations D = 1").part
     accuracy, accepted = (
-        [*numbers(evidence, name, part), math.nan][0] for name in ("accuracy", "acceptance")
+        [*numbers(evidence, name, f"{model}, equations D = 1"), math.nan][0]
+        for name in ("accuracy", "acceptance")
     )
     if math.isnan(accepted) or min(accuracy, accepted) >= LEAST_OF_ONE_STEP:
         return ""
     # Of no acceptable answer there is no accuracy.
     right = "none" if math.isnan(accuracy) else f"{100 * accuracy:.0f} %"
-    return f"{BELOW}: of equations with D = 1, {100 * accepted:.0f} % acceptable at once, {right} of the answers right"
+    found = f"{100 * accepted:.0f} % acceptable at once, {right} of the answers right"
+    return f"below the task: of equations with D = 1, {found}"
 
 
 def numbers(evidence: "Evidence", metric: str, part: str) -> list[float]:
@@ -111,9 +87,9 @@ def numbers(evidence: "Evidence", metric: str, part: str) -> list[float]:
     return [*map(float, evidence.rows(metric, part=part)["value"])] if metric in evidence else []
 
 
-def guesses(parts: Mapping[str, Asked], evidence: "Evidence") -> dict[str, Samples]:
+def guesses(parts: Mapping[str, str], evidence: "Evidence") -> dict[str, Samples]:
     """What a blind guess among the acceptable answers reaches, by part of the claim."""
-    found = {name: numbers(evidence, "guess", asked.part) for name, asked in parts.items()}
+    found = {name: numbers(evidence, "guess", part) for name, part in parts.items()}
     return {name: Samples(known, unit="case", note="" if known else NOTHING) for name, known in found.items()}
 
 
@@ -132,41 +108,17 @@ def answers(evidence: "Evidence", part: str) -> Samples:
     right, unanswered = round(sum(known)), len(values) - len(known)
     given = wilson(right, len(known))
     widest = (wilson(right, len(values))[0], wilson(right + unanswered, len(values))[1])
-    same = met(given) == met(widest)
-    missing = "" if same else f"{counted(unanswered, 'question')} {UNANSWERED}"
+    same = [*map(THRESHOLD.holds, given)] == [*map(THRESHOLD.holds, widest)]
+    missing = "" if same else f"{counted(unanswered, 'question')} without an acceptable answer"
     return Samples(values, unit="question", interval=given, missing=missing)
 
 
-def met(interval: tuple[float, float]) -> bool | None:
-    """Whether an interval lies wholly above the threshold; `None`: neither above nor below."""
-    held = [THRESHOLD.holds(end) for end in interval]
-    return held[0] if held[0] == held[1] else None
-
-
-def summary(parts: Mapping[str, Asked], judgements: Mapping[str, Any]) -> str:
-    """What was seen, model by model."""
-    said = []
-    for model in dict.fromkeys(asked.model for asked in parts.values()):
-        of = {asked.kind: judgements[name] for name, asked in parts.items() if asked.model == model}
-        seen = {kind: met(found.interval) for kind, found in of.items() if isinstance(found.interval, tuple)}
-        above, below = ([kind for kind, each in seen.items() if each is holds] for holds in (True, False))
-        if any(BELOW in found.words for found in of.values()):
-            said.append(f"{model}: {next(iter(of.values())).words}")
-            continue
-        words = f"{model}: {len(above)} of {counted(len(of), 'kind')} of questions wholly above 90 %"
-        words += f", {len(below)} wholly below ({_in_words(below)})" if below else ""
-        hanging = [kind for kind, found in of.items() if UNANSWERED in found.words]
-        words += f", {len(hanging)} open for questions {UNANSWERED} ({_in_words(hanging)})" if hanging else ""
-        long = [kind for kind, found in of.items() if TOO_LONG in found.words]
-        words += f", {len(long)} longer than its context ({_in_words(long)})" if long else ""
-        silent = len(of) - len(seen) - len(long)
-        words += f", {silent} without any acceptable answer" if silent else ""
-        said.append(words)
-    return " · ".join(said)
-
-
-def _in_words(kinds: Sequence[str]) -> str:
-    # Several kinds of question, the depths of equations together.
-    depths = [kind.removeprefix("equations D = ") for kind in kinds if kind.startswith("equations")]
-    others = [kind for kind in kinds if not kind.startswith("equations")]
-    return "; ".join(([f"equations D = {', '.join(depths)}"] if depths else []) + others)
+def by_verdict(judgements: Mapping[str, Any]) -> str:
+    """Which parts of a claim hold, fail and are open, in a sentence."""
+    kinds = {"hold": ("reproduced",), "fail": ("refuted",), "are open": ("inconclusive", "not run")}
+    named = {
+        words: [part for part, each in judgements.items() if each.verdict in of]
+        for words, of in kinds.items()
+    }
+    told = [f"{len(parts)} of {len(judgements)} {words}" for words, parts in named.items() if parts]
+    return ", ".join(told) + (f" (failing: {', '.join(named['fail'])})" if named["fail"] else "")

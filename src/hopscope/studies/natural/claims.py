@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Claim, Samples, at_least
 from hopscope.studies.chains.evidence import asked_for, between_seeds, times_learned
 from hopscope.studies.curriculum.wide import smaller_scale
+from hopscope.studies.llm.claims import by_verdict
 from hopscope.studies.natural.texts import DEFINITIONS, LIMIT, PARTS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hopscope.runs import Evidence
 
 DEEPEST, UNIFORM, ZIPF = "two hops alone", "uniform", "Zipf"
@@ -26,26 +29,23 @@ SEEN = at_least(0.001, unit="fraction")
 WORDS = 60_000
 """Words of each text that are counted."""
 
-Blocks = dict[str, list[float]]
-"""Text → a number for each of its blocks."""
+
+def by_block(evidence: "Evidence", metric: str, definition: str) -> "pd.Series[float]":
+    """The rows of `excess_K` or `control_K` under one definition, by text; empty where nothing was counted."""
+    import pandas as pd
+
+    if metric not in evidence:
+        return pd.Series(dtype=float)
+    rows = evidence.rows(metric)
+    parts = rows["part"].str.split(PARTS, expand=True)  # definition, text, block
+    own = parts[0] == definition
+    return rows["value"][own].set_axis(parts[1][own])
 
 
-def by_block(evidence: "Evidence", metric: str, definition: str) -> Blocks:
-    """The rows of `excess_K` or `control_K` under one definition; empty where nothing was counted."""
-    found: Blocks = {}
-    rows = evidence.rows(metric) if metric in evidence else {"part": (), "value": ()}
-    for part, value in zip(rows["part"], rows["value"], strict=True):
-        name, text, _ = part.split(PARTS)
-        if name == definition:
-            found.setdefault(text, []).append(float(value))
-    return found
-
-
-def samples(blocks: Blocks) -> Samples:
+def samples(blocks: "pd.Series[float]") -> Samples:
     """One number for each block; those of a text are resampled together."""
-    values = [value for each in blocks.values() for value in each]
-    names = [text for text, each in blocks.items() for _ in each]
-    return Samples(values, unit="case", cluster=names, note="" if values else "no text was counted")
+    note = "" if len(blocks) else "no text was counted"
+    return Samples(blocks.tolist(), unit="case", cluster=[*blocks.index], note=note)
 
 
 def two_hops(series: str, evidence: "Evidence") -> dict[str, Samples]:
@@ -58,9 +58,7 @@ def more_often(series: str, pairs: Mapping[str, tuple[int, str]], evidence: "Evi
     found = {}
     for part, (fewer, definition) in pairs.items():
         one, other = (by_block(evidence, f"{series}_{hop}", definition) for hop in (fewer, fewer + 1))
-        found[part] = samples(
-            {text: [a - b for a, b in zip(one[text], other[text], strict=True)] for text in one}
-        )
+        found[part] = samples(one - other.to_numpy())
     return found
 
 
@@ -82,11 +80,6 @@ def sooner(name: str, evidence: "Evidence") -> Samples:
     return Samples(values, unit="seed")
 
 
-def each_sooner(evidence: "Evidence") -> dict[str, Samples]:
-    """The same of the mixtures that no text decides."""
-    return {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)}
-
-
 def apart(evidence: "Evidence") -> Samples:
     """How far two seeds are apart that learn from two hops alone."""
     return between_seeds(capped(evidence, DEEPEST))
@@ -100,7 +93,7 @@ def claims(options: Any) -> list[Claim]:
     few = f"{options.words:,} of {WORDS:,} words of a text" if options.words < WORDS else ""
     common: dict[str, Any] = {"source": "summary of the paper, open question 1", "seeds_needed": 8}
     shown: Callable[..., dict[str, Any]] = lambda control: {  # noqa: E731
-        "rule": "mean", "at_scale": partial(_lacks, few), "summary": by_verdict, "controls": {"shuffled text": control},
+        "rule": "mean", "at_scale": lambda evidence: few, "summary": by_verdict, "controls": {"shuffled text": control},
         "must_not": SEEN, **common,
     }  # fmt: skip
     trained: dict[str, Any] = {
@@ -150,23 +143,8 @@ def claims(options: Any) -> list[Claim]:
             statement="From mixtures with as many samples of two hops as of one, or half as many (Zipf), models learn "
             "two hops sooner than from the deepest texts alone.",
             protocol=f"{when} each mixture",
-            value=each_sooner,
+            value=lambda evidence: {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)},
             must=dict.fromkeys((UNIFORM, ZIPF), SOONER),
             **trained,
         ),
     ]
-
-
-def by_verdict(judgements: Mapping[str, Any]) -> str:
-    """Which parts of a claim hold, fail and are open, in a sentence."""
-    kinds = {"hold": ("reproduced",), "fail": ("refuted",), "are open": ("inconclusive", "not run")}
-    named = {
-        words: [part for part, each in judgements.items() if each.verdict in of]
-        for words, of in kinds.items()
-    }
-    told = [f"{len(parts)} of {len(judgements)} {words}" for words, parts in named.items() if parts]
-    return ", ".join(told) + (f" (failing: {', '.join(named['fail'])})" if named["fail"] else "")
-
-
-def _lacks(words: str, evidence: "Evidence") -> str:
-    return words

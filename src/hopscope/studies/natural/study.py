@@ -63,25 +63,23 @@ def hops(context: Context) -> Iterator[dict[str, Any]]:
     in its place), by definition, text and block; `share_K` and `chance_K`, of the whole text and of its shuffles, by
     definition and text; `words`, whose part says the text, its origin and its SHA-256.
     """
+    import numpy as np
+
     for text in read.texts(context.options.files, context.options.words):
         context.budget.check()
         source = PARTS.join((text.name, text.origin, f"SHA-256 {text.sha256}"))
         yield {"metric": "words", "part": source, "value": float(text.words)}
         for definition in DEFINITIONS:
             own, *chance, control = read.labels(text, definition)
-            several = {
-                "excess": read.by_blocks(text, own, chance),
-                "control": read.by_blocks(text, control, chance),
-            }
             place = PARTS.join((definition.name, text.name))
-            for hop in range(1, LIMIT + 1):
-                for name, blocks in several.items():
-                    for block, value in enumerate(blocks[:, hop - 1]):
-                        part = f"{place}{PARTS}{block}"
-                        yield {"metric": f"{name}_{hop}", "part": part, "value": float(value)}
-                for name, found in (("share", [own]), ("chance", chance)):
-                    value = sum((each == hop).sum() for each in found) / sum(map(len, found))
-                    yield {"metric": f"{name}_{hop}", "part": place, "value": float(value)}
+            for name, found in (("excess", own), ("control", control)):
+                for (block, hop), value in np.ndenumerate(read.by_blocks(text, found, chance)):
+                    part = f"{place}{PARTS}{block}"
+                    yield {"metric": f"{name}_{hop + 1}", "part": part, "value": float(value)}
+            for name, several in (("share", [own]), ("chance", chance)):
+                every = np.concatenate(several)
+                for hop in range(1, LIMIT + 1):
+                    yield {"metric": f"{name}_{hop}", "part": place, "value": float((every == hop).mean())}
 
 
 # What is drawn.
@@ -95,12 +93,10 @@ def beyond(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         for hop in range(1, LIMIT + 1):
             blocks = by_block(evidence, f"excess_{hop}", definition.name)
             row: dict[str, Any] = {"definition": definition.name, "hops": hop}
-            for text, own in blocks.items():
-                yield {**row, "text": text, "value": sum(own) / len(own)}
-            every = [value for own in blocks.values() for value in own]
-            names = [text for text, own in blocks.items() for _ in own]
-            if every:
-                mean, interval = estimate(every, names)
+            for text, mean in blocks.groupby(level=0, sort=False).mean().items():
+                yield {**row, "text": text, "value": mean}
+            if len(blocks):
+                mean, interval = estimate(blocks, [*blocks.index])
                 low, high = interval or (None, None)
                 yield {**row, "text": "all texts", "value": mean, "low": low, "high": high}
 

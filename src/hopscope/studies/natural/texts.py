@@ -3,10 +3,10 @@
 import ast
 import hashlib
 import platform
-import re
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,21 +24,16 @@ PARTS = " · "
 LIMIT, BLOCK = 3, 2_000
 """Most hops; words of a block, the smallest piece of a text that is counted by itself."""
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
-
 
 class Text(NamedTuple):
-    """A text: its name, where it comes from, its beginning as far as it is counted, and the SHA-256 of all of it."""
+    """A text: name, origin, its beginning as far as it is counted, the SHA-256 of all of it, words that are counted."""
 
     name: str
     origin: str
     text: str
     sha256: str
 
-    @property
-    def words(self) -> int:
-        """How many words are counted."""
-        return len(_WORD.findall(self.text))
+    words: int
 
 
 class Definition(NamedTuple):
@@ -52,21 +47,17 @@ class Definition(NamedTuple):
 
 
 USUAL = Definition("words", "words", 512)
-WORDS = (
+DEFINITIONS = (
     USUAL,
     Definition("words, window of 128", "words", 128),
     Definition("words, window of 2048", "words", 2048),
     Definition("content words", "content", 256),
-)
-"""Definitions by words, of which mixtures for training are made."""
-
-DEFINITIONS = (
-    *WORDS,
     Definition("content words, any occurrence", "content", 256, any=True, shuffles=2),
     Definition("pieces of words", "pieces", 512, shuffles=4),
     Definition("letters", "letters", 512, shuffles=4),
     Definition("sentences as facts", "sentences", 256, shuffles=2),
 )
+"""The first four are by words: of these, mixtures for training are made."""
 
 
 def labels(text: Text, definition: Definition) -> "list[Labels]":
@@ -100,7 +91,7 @@ def two_hop_shares(files: tuple[str, ...], most: int) -> dict[str, float]:
     import numpy as np
 
     read, shares = texts(files, most), {}
-    for definition in WORDS:
+    for definition in DEFINITIONS[:4]:
         counted = ((text, labels(text, definition)) for text in read)
         blocks = [by_blocks(text, found, chance) for text, (found, *chance, _) in counted]
         one, two = np.concatenate(blocks).mean(0).clip(min=0.0)[:2]
@@ -118,9 +109,13 @@ def texts(files: Sequence[str], most: int) -> list[Text]:
     Raises:
         UserError: a file cannot be read, is no UTF-8, or two have one name.
     """
-    python = f"Python {platform.python_version()}"
+    from pydoc_data import topics
+
+    from hopscope.language.hops import text_of
+
+    python, reference = f"Python {platform.python_version()}", "\n\n".join(topics.topics.values())
     found = [
-        _cut("language reference", f"pydoc_data.topics of {python}", _topics(), most),
+        _cut("language reference", f"pydoc_data.topics of {python}", reference, most),
         _cut("documentation strings", f"modules of {python}", _docstrings(), most),
     ]
     for file in files:
@@ -128,42 +123,26 @@ def texts(files: Sequence[str], most: int) -> list[Text]:
         if PARTS in name or name in {each.name for each in found}:
             wanted = f"files with different names, without {PARTS!r}"
             raise UserError(f"files: expected {wanted}, found {name}; rename one")
-        try:
-            text = Path(file).read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "no UTF-8"
-            raise UserError(
-                f"files: expected a text file in UTF-8, found {file} ({why}); give another"
-            ) from None
-        found.append(_cut(name, "a file that was given", text, most))
+        found.append(_cut(name, "a file that was given", text_of("files", file), most))
     return found
 
 
 def _cut(name: str, origin: str, text: str, most: int) -> Text:
     # A text up to its `most`th word.
+    from hopscope.language.hops import WORD
+
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    ends = (match.end() for match in _WORD.finditer(text))
-    end = next((end for number, end in enumerate(ends, start=1) if number == most), len(text))
-    return Text(name, origin, text[:end], digest)
-
-
-def _topics() -> str:
-    # The language reference, as `help()` shows it.
-    from pydoc_data import topics
-
-    return "\n\n".join(topics.topics.values())
+    words = [*islice(WORD.finditer(text), most)]
+    end = words[-1].end() if len(words) == most else len(text)
+    return Text(name, origin, text[:end], digest, len(words))
 
 
 @lru_cache(maxsize=1)  # parsing the standard library takes a second or two
 def _docstrings() -> str:
-    # Of the modules of the standard library that are one file, in the order of their names.
-    return "\n\n".join(_each_docstring())
-
-
-def _each_docstring() -> Iterator[str]:
-    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        if file.name.startswith("_"):  # such as the configuration of the machine that Python was built on
-            continue
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield ast.get_docstring(node) or ""
+    # Of the modules of the standard library that are one file, in the order of their names; not of those that begin
+    # with _, such as the configuration of the machine that Python was built on.
+    kinds, found = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef), list[str]()
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("[!_]*.py")):
+        nodes = ast.walk(ast.parse(file.read_bytes()))
+        found += [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds)]
+    return "\n\n".join(found)

@@ -33,7 +33,6 @@ NEEDED, SPARED = 0.5, 0.1
 SPREADS = ("one each", "one head does both", "shared", "neither", "a skill is missing")
 
 PATTERN, HEADS, MLP = "blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z", "blocks.0.hook_mlp_out"
-AT_LAST: dict[str, Any] = {"layer": 0, "rows": {"place": 1}}
 
 
 def of(*interventions: Any) -> Edit:
@@ -61,7 +60,7 @@ def swap(what: str, one: str, other: str) -> Edit:
     relations = [f"{'y' if what == 'y' else 'x'}_{ordinal}" for ordinal in (one, other)]
     first, second = (Site(roles={"place": 1}, relation=relation) for relation in relations)
     if what == "attention":
-        return of(SwapAttention(**AT_LAST, first=first, second=second))
+        return of(SwapAttention(layer=0, rows={"place": 1}, first=first, second=second))
     return of(SwapValues(layer=0, what="symbol" if what == "y" else "position", first=first, second=second))
 
 
@@ -69,8 +68,8 @@ class Bench:
     """A one-layer ensemble and the sequences that it is tested on, those with a repeat first.
 
     Attributes:
-        model, batch: with roles `place` (1 at the last row), `idle` (1 at earlier x other than the copy), `kind`, and
-            relations `x_first`, `y_first`, `x_second` … from every row.
+        model, batch: with roles `place` (1 at the last row) and `kind`, and relations `x_first`, `y_first`, `x_second`
+            … from every row.
         repeat, right: of each sequence whether it has a repeat, and its answer.
         donor: of a repeat the same pairs with second's x repeated; `any`: a sequence drawn from all.
     """
@@ -96,13 +95,7 @@ class Bench:
             for name, place in zip(("first", "second", "third"), (first, *others), strict=False)
             for kind, offset in (("x", 0), ("y", 1))
         }
-        last = (position == position[-1]).expand(shape)
-        copy = (position == relations["x_first"]) & self.repeat[:, None]
-        roles = {
-            "place": last.long(),
-            "idle": ((position % 2 == 0) & ~last & ~copy).long(),
-            "kind": batch.roles["kind"],
-        }
+        roles = {"place": (position == position[-1]).expand(shape).long(), "kind": batch.roles["kind"]}
         self.model, self.task, self.right = model, task, batch.targets[0, :, -1]
         self.batch = replace(batch, roles=roles, relations=relations)
         self.donor = torch.cat((here[:repeats] - slot + others[0][:repeats], here[repeats:]))
@@ -130,11 +123,12 @@ class Bench:
     def outcome(self, edit: Edit) -> dict[str, ByMember]:
         """Shares of answers to repeats that become the donor's (`to_other`) and that stay right (`stays`), and of right
         ones to plain sequences (`plain_accuracy`)."""
-        answers, wanted = self.logits(edit)[:, :, -1].argmax(-1), (self.right[self.donor], self.right)
-        to_other, right = ((answers == each).double() for each in wanted)
-        shares = {"to_other": to_other[:, self.repeat], "stays": right[:, self.repeat]}
+        answers = self.logits(edit)[:, :, -1].argmax(-1)
+        to_other, right = ((answers == each).double() for each in (self.right[self.donor], self.right))
         return {
-            name: each.mean(1) for name, each in {**shares, "plain_accuracy": right[:, ~self.repeat]}.items()
+            "to_other": to_other[:, self.repeat].mean(1),
+            "stays": right[:, self.repeat].mean(1),
+            "plain_accuracy": right[:, ~self.repeat].mean(1),
         }
 
     def changes(self, edit: Edit) -> dict[str, tuple[ByMember, ByMember]]:
@@ -156,18 +150,12 @@ class Bench:
         return ratio * of_repeats + (1.0 - ratio) * of_plain
 
     def heat_map(self) -> dict[str, Float[Tensor, "member head"]]:
-        """What one reads off mean attention maps: without a repeat, but for the last row's attention to the copy."""
-        pattern = cached(self.model, self.batch.inputs, PATTERN)
-        mean, copy = (
-            pattern[:, ~self.repeat].double().mean(1),
-            self.batch.relations["x_first"][:, self.repeat, -1],
-        )
-        to_copy = pattern[:, self.repeat, :, -1].take_along_dim(copy[..., None, None], -1)[..., 0]
+        """What one reads off mean attention maps without a repeat."""
+        mean = cached(self.model, self.batch.inputs, PATTERN)[:, ~self.repeat].double().mean(1)
         return {
             "x_rows_to_earlier_y": mean[..., 2::2, 1::2].sum(-1).mean(-1),
             "y_rows_to_themselves": mean.diagonal(0, -2, -1)[..., 1::2].mean(-1),
             "x_rows_to_preceding_y": mean.diagonal(-1, -2, -1)[..., 1::2].mean(-1),
-            "last_row_to_copy": to_copy.double().mean(1),
         }
 
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Claim, at_least, at_most, between
 from hopscope.studies.permutation import readings as read
-from hopscope.studies.permutation.readings import Value, together
+from hopscope.studies.permutation.options import PUBLISHED, Options
+from hopscope.studies.permutation.readings import Trained, Value, together
+from hopscope.tasks import Permutation
 from hopscope.theory.posteriors import elimination_floor
 
 if TYPE_CHECKING:
-    from hopscope.studies.permutation.options import Options
+    from hopscope.study.study import Study
 
-PLAIN, RECALLING = "d16/1 plain", "d32/2 repeats"
+PLAIN, RECALLING = PUBLISHED
 """The two configurations that the presentation shows results of."""
 
 MEMORISING = {"V = 4": "d32/2 plain V=4", "V = 5": "d32/2 plain"}
@@ -61,12 +63,15 @@ _MACHINERY = (
 _INTERVENTIONS = f"{_MACHINERY}; the interventions, tested on hand-built models whose answers are known"
 
 
-def claims(options: "Options") -> list[Claim]:
+def claims(options: Options, study: "Study") -> list[Claim]:
     """The ledger of the presentation."""
-    default, ledger = options.readings[0], list[Claim]()
+    task, ledger, trained = study.task, list[Claim](), read.trained_by(options, study)
+    assert isinstance(task, Permutation)
+    values, of_reading = task.values, read.readings_of(study, trained)
+    default = {each.cell.name for each in next(iter(of_reading.values()))}
 
     def of(name: str, metric: str, measure: str = "probes", **where: Any) -> Value:
-        return partial(read.measured, options, name=name, metric=metric, measure=measure, **where)
+        return partial(read.measured, read.named(trained, name), metric=metric, measure=measure, **where)
 
     def each(metrics: Iterable[str], name: str, measure: str = "probes", **where: Any) -> Value:
         return together({metric: of(name, metric, measure, **where) for metric in metrics})
@@ -74,19 +79,32 @@ def claims(options: "Options") -> list[Claim]:
     def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -> dict[str, Value]:
         return {way: value(end), ", ".join(filter(None, [way, read.LATE])): value("late")}
 
+    def whole(names: Sequence[str]) -> dict[str, list[list[Trained]]]:
+        """Readings that have some configurations, with these."""
+        found = {words: [read.named(some, name) for name in names] for words, some in of_reading.items()}
+        return {words: several for words, several in found.items() if all(several)}
+
     def readings(ways: Value | Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
-        found, seen = dict[str, Value](), list[Any]()
-        for reading in options.readings:
-            trained = [options.trained(name, reading) for name in names]
-            # A reading is another one if it has every configuration, and not just those of a reading before.
-            if reading != default and (not all(trained) or trained in seen):
+        found, (first, *others), complete = dict[str, Value](), of_reading, whole(names)
+        # A reading is another one if it has every configuration, and not just those of a reading before.
+        different = [words for words in others if words in complete]
+        seen = [complete.get(first)]
+        for words in (first, *different):
+            if words != first and complete[words] in seen:
                 continue
-            seen.append(trained)
+            seen.append(complete.get(words))
+            labels = {each.cell.name for each in of_reading[words]}
             for way, value in (ways if isinstance(ways, Mapping) else {"": ways}).items():
-                found[", ".join(filter(None, [reading.name, way]))] = partial(
-                    read.of_reading, options, reading, value
-                )
+                found[", ".join(filter(None, [words, way]))] = partial(read.of_reading, labels, value)
         return found
+
+    def untried(names: Sequence[str], score: str = "", lengths: Sequence[float] = (20, 50)) -> Value:
+        several = [[each for some in found for each in some] for found in whole(names).values()]
+        batches = {each.batch_size for found in several for each in found}
+        alike = [{each.epochs for each in found} for found in several]
+        lacking = [f"batch {size}" for size in read.BATCHES if size not in batches]
+        lacking += [f"{length:g} epochs" for length in lengths if {length} not in alike]
+        return partial(read.untried, lacking, score)
 
     def claim(
         id: str, statement: str, section: str, protocol: str, must: Any, rule: Any, ways: Value | Mapping[str, Value],
@@ -97,7 +115,7 @@ def claims(options: "Options") -> list[Claim]:
             Claim(
                 id=id, statement=statement, source=f"presentation {section}", protocol=protocol, must=must, rule=rule,
                 readings=readings(ways, names), must_not=must_not or must,
-                controls={words: partial(read.of_reading, options, default, shows)}, **{"trust": _MACHINERY, **more},
+                controls={words: partial(read.of_reading, default, shows)}, **{"trust": _MACHINERY, **more},
             )
         )  # fmt: skip
 
@@ -118,20 +136,20 @@ def claims(options: "Options") -> list[Claim]:
         "value",
         P3, "always", moments(lambda measure: each(P3, RECALLING, measure)), [RECALLING],
         ("the model trained without repeats", each(P3_RECALL, PLAIN)), P3_RECALL,
-        untried=partial(read.untried, options, names=[RECALLING], score="recall"),
+        untried=untried([RECALLING], "recall"),
     )  # fmt: skip
-    floor, both = elimination_floor(options.values), (PLAIN, RECALLING)
+    floor, both = elimination_floor(values), (PLAIN, RECALLING)
     at_floor = dict.fromkeys(both, between(floor - P4_TOLERANCE, floor + P4_TOLERANCE, "nats"))
-    losses = {
-        name: of(name, "last_epoch_loss", "last_epoch", split="train", note=partial(read.from_floor, floor))
-        for name in both
-    }
+    losses = {name: of(name, "last_epoch_loss", "last_epoch", split="train") for name in both}
     claim(
         "P4", "The training loss of both models settles at the floor of pure elimination, ln(V!)/V.", "§4, §8",
         "mean training loss over the last epoch", at_floor, "mean", together(losses), both,
-        ("the first step of training", partial(read.first_loss, options, both)),
+        ("the first step of training", partial(read.first_loss, losses)),
     )  # fmt: skip
-    sudden = partial(partial, read.suddenness, options, RECALLING)
+
+    def sudden(part: str) -> Value:
+        return partial(read.suddenness, of(RECALLING, "relative_width", "transition", part=part))
+
     claim(
         "P5", "Recall appears suddenly, as a phase transition.", "§8",
         "time from 10 % to 90 % of the rise of held-out recall as a share of the time to 50 %, over seeds; the rise is "
@@ -139,12 +157,12 @@ def claims(options: "Options") -> list[Claim]:
         at_most(0.25, "fraction"), "mean",
         {f"rise from {level}": sudden(f"from_{level}") for level in ("zero", "chance")}, [RECALLING],
         ("elimination, which nobody calls sudden", sudden("elimination.from_zero")),
-        untried=partial(read.untried, options, names=[RECALLING]),
+        untried=untried([RECALLING]),
     )  # fmt: skip
-    steps = [f"step_{step}" for step in range(1, options.values + 1)]
+    steps = [f"step_{step}" for step in range(1, values + 1)]
     beliefs = {"mae": ("mae_uniform", steps), "mass_on_used": ("used_mass_mean", steps[1:4])}
     worst = {
-        f"{words} {name}": of(name, metric, "posteriors", part=parts, splits=True)
+        f"{words} {name}": of(name, metric, "posteriors", part=parts, of_all_splits=True)
         for name in both
         for words, (metric, parts) in beliefs.items()
     }
@@ -160,7 +178,7 @@ def claims(options: "Options") -> list[Claim]:
         "refuted if both are above zero: the correlation, over held-out prefixes and free values, of the model's tilt "
         "away from the uniform posterior with that of the training mappings, and accuracy on training minus on "
         "held-out mappings, steps 1–4",
-        P7, "mean", each(P7, PLAIN, "posteriors", splits=True), [PLAIN],
+        P7, "mean", each(P7, PLAIN, "posteriors", of_all_splits=True), [PLAIN],
         ("tilts of other sequences", of(PLAIN, "tilt_control", "posteriors")), at_least(0.05), need="any",
     )  # fmt: skip
 
@@ -175,7 +193,7 @@ def claims(options: "Options") -> list[Claim]:
         P8, {name: "mean" if name == "d32/1 repeats" else "always" for name in P8},
         {**moments(p8), **moments(partial(p8, narrow=PLAIN), f"{PLAIN} as the model of width 16")}, [*P8],
         ("the larger model, trained without repeats", of("d32/2 plain", "recall")), at_least(0.1, "fraction"),
-        untried=partial(read.untried, options, names=[*P8], score="recall"),
+        untried=untried([*P8], "recall"),
     )  # fmt: skip
     without = partial(read.distance, each(P9, MEMORISING["V = 5"], "roles", part="assignment"), P9)
     claim(
@@ -186,7 +204,8 @@ def claims(options: "Options") -> list[Claim]:
         ("the heads of a model that never recalls, distance from all four", without), at_most(0.0, "fraction"),
         trust=_INTERVENTIONS,
     )  # fmt: skip
-    maps = [partial(read.heat_maps, options, RECALLING, P9B, place) for place in (0, 1)]
+    of_heads = [each(P9B, RECALLING, "roles", part="heat_map", head=head) for head in (0, 1)]
+    maps = [partial(read.heat_maps, of_heads, P9B, place) for place in (0, 1)]
     claim(
         "P9b", "On the heat maps of one head, x rows attend to earlier y's alone; on the other's, y rows attend to "
         "themselves and x rows to the y before.", "§10",
@@ -214,20 +233,22 @@ def claims(options: "Options") -> list[Claim]:
     )  # fmt: skip
 
     def p11(measure: str) -> Value:
-        every: Any = {"split": "train", "any_values": True, "splits": True}
+        every: Any = {"split": "train", "at_any_values": True, "of_all_splits": True}
         return together(
             {part: of(name, "memorised_share", measure, **every) for part, name in MEMORISING.items()}
         )
 
-    names = [*MEMORISING.values()]
+    names, known = [*MEMORISING.values()], task.model_copy(update={"values": 4}).mappings(False)
+    held_out = of(names[0], "held_out_loss", "posteriors", at_any_values=True)
     claim(
         "P11", "Four values can be memorised, five cannot.", "§2",
         "width 32 with two heads on plain data, 20 epochs: share of the way from the uniform to the memorised floor "
         "that the loss on all training sequences has gone, at V = 4 and V = 5",
         {"V = 4": at_least(0.5, "fraction"), "V = 5": at_most(0.1, "fraction")}, "mean",
         moments(p11, end="posteriors"), names,
-        ("V = 4, held-out mappings", partial(read.memorised_held_out, options, names[0])), at_least(0.5, "fraction"),
-        untried=partial(read.untried, options, names=names, lengths=(20, 200), score="memorised_share"),
+        ("V = 4, held-out mappings", partial(read.memorised_held_out, held_out, known)),
+        at_least(0.5, "fraction"),
+        untried=untried(names, "memorised_share", (20, 200)),
     )  # fmt: skip
     ways = {"5,000 test sequences": "repeat_max_ae_of_sample", "all held-out sequences": "repeat_max_ae"}
     claim(

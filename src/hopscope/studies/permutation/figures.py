@@ -1,15 +1,16 @@
 """The figures of the permutation study; which a run has is known from its options.  Loads no chart library."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hopscope.page.figures import Figure, cells, curves, dots, sweep
+from hopscope.studies.permutation.options import SWEEPS, Options
 from hopscope.tasks import Permutation
 from hopscope.theory import posteriors
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
-    from hopscope.studies.permutation.options import Options
+    from hopscope.study.study import Study
 
 SKILLS, TILTS = ("elimination", "recall"), ("tilt_correlation", "tilt_control")
 MAPPINGS = {"train": "training mappings", "held_out": "held-out mappings"}
@@ -33,30 +34,32 @@ ABLATIONS = {
 }
 
 
-def figures(options: "Options") -> list[Figure]:
+def figures(options: Options, study: "Study") -> list[Figure]:
     """Every figure that a run has something to show in."""
+    task = study.task
+    assert isinstance(task, Permutation)
     base, asked = [cell.name for cell in options.base], [cell.name for cell in options.claimed]
     whole = [name for name in base if name in options.whole]
-    recalling = [cell.name for cell in options.base if cell.data == "repeats" and cell.name in whole][-2:]
-    steps = {f"{word}_{at}": f"{short}{at}" for at in range(1, options.values + 1)
-             for word, short in (("slot", "x"), ("step", ""))}  # fmt: skip
-    guess, known = {"guess among values shown": 1 / (options.values - 1)}, floors(options)
+    recalling = [name for name in whole if " repeats" in name][-2:]
+    by_slot = {f"slot_{at}": f"x{at}" for at in range(1, task.values + 1)}
+    by_step = {f"step_{at}": f"{at}" for at in range(1, task.values + 1)}
+    guess: Any = {"guess among values shown": 1 / (task.values - 1)}
     apart: Any = {"panel": "configuration"}
 
-    def of(measure: str, names: Iterable[str], parts: Sequence[str] | None = None, **more: Any) -> Any:
-        part = {} if parts is None else {"part": [*parts]}
+    def of(measure: str, names: Iterable[str], parts: Iterable[str] = (), **more: Any) -> Any:
+        part = {"part": [*parts]} if parts else {}
         return {"where": {"measure": measure, "configuration": [*names], **part, **more}}
 
     def final(name: str, names: Iterable[str]) -> Figure:
         return dots(SKILLS, y="configuration", by="metric", levels=guess, name=name, **of("probes", names))
 
-    by_slot, by_step = ([name for name in steps if name.startswith(word)] for word in ("slot", "step"))
     found = [
-        curves("loss", split="train", levels=known, name="loss", **of("training", base)),
+        curves("loss", split="train", levels=observers(task, any(cell.data == "repeats" for cell in options.grid)),
+               name="loss", **of("training", base)),
         curves(SKILLS, by="metric", name="skills", title="held-out accuracy", **apart, **of("training", base)),
         final("final", asked),
-        sweep("recall", x="part", names=steps, name="recall_by_slot", **apart, **of("probes", base, by_slot)),
-        sweep("accuracy", x="part", by="split", names={**steps, **MAPPINGS}, name="accuracy_by_step", **apart,
+        sweep("recall", x="part", names=by_slot, name="recall_by_slot", **apart, **of("probes", base, by_slot)),
+        sweep("accuracy", x="part", by="split", names={**by_step, **MAPPINGS}, name="accuracy_by_step", **apart,
               **of("posteriors", base, by_step)),
         dots(TILTS, y="configuration", by="metric", name="tilt", **of("posteriors", asked)),
     ]  # fmt: skip
@@ -74,39 +77,28 @@ def figures(options: "Options") -> list[Figure]:
             dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess, name="ablation", **apart,
                  **of("battery", recalling, [*ABLATIONS])),
         ]  # fmt: skip
-    swept = {name: [cell.name for cell in options.of_sweep(name)] for name in options.sweeps}
-    found += [final(f"sweep_{name}", dict.fromkeys([*base, *names])) for name, names in swept.items()]
-    if "values" in swept:
+    for name in options.sweeps:
+        found.append(final(f"sweep_{name}", dict.fromkeys([*base, *SWEEPS[name].names])))
+    if "values" in options.sweeps:
         plain = [cell.name for cell in options.grid if cell.bare.startswith("d32/2 plain")]
-        found.append(
-            dots(
-                "memorised_share",
-                y="configuration",
-                split="train",
-                name="memorised",
-                **of("posteriors", plain),
-            )
-        )
-    if "slots" in swept:
-        found.append(
-            cells("recall", x="configuration", y="part", name="recall_by_pair", **of("slots", swept["slots"]))
-        )
+        found.append(dots("memorised_share", y="configuration", split="train", name="memorised",
+                          **of("posteriors", plain)))  # fmt: skip
+    if "slots" in options.sweeps:
+        found.append(cells("recall", x="configuration", y="part", name="recall_by_pair",
+                           **of("slots", SWEEPS["slots"].names)))  # fmt: skip
     return found
 
 
-def floors(options: "Options") -> dict[str, float]:
+def observers(task: Permutation, has_repeats: bool) -> dict[str, float]:
     """Loss of ideal observers, in nats; the last two where training has repeats of the presentation's kind."""
-    values, ratio = options.values, options.repeat_ratio
-    known = Permutation(values=values, held_out_share=options.held_out_share).mappings(False)
     found = {
-        "all mappings equally likely": posteriors.elimination_floor(values),
-        "knows the training mappings": posteriors.training_floor(values, known),
+        "all mappings equally likely": posteriors.elimination_floor(task.values),
+        "knows the training mappings": posteriors.training_floor(task.values, task.mappings(False)),
     }
-    if not (options.repeat_slots or options.repeat_sources) and any(
-        cell.data == "repeats" for cell in options.grid
-    ):
-        found["repeats not noticed"] = posteriors.blind_to_repeats_floor(values, ratio)
-        found["repeats noticed, not recalled"] = posteriors.unbound_repeats_floor(values, ratio)
+    if has_repeats and not (task.repeat_slots or task.repeat_sources):
+        ratio = task.repeat_ratio
+        found["repeats not noticed"] = posteriors.blind_to_repeats_floor(task.values, ratio)
+        found["repeats noticed, not recalled"] = posteriors.unbound_repeats_floor(task.values, ratio)
     return found
 
 

@@ -11,16 +11,22 @@ weighted sum of the y's; the MLP uses the first to select from the second.
 """
 
 import math
-import statistics
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import Crossing, Rise, rise
+from hopscope.studies.chains import measures as chains
 from hopscope.study.measure import Context, measure
+from hopscope.tasks.permutation import LARGEST_LISTED
 from hopscope.theory.posteriors import elimination_floor, training_floor
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Rows = Iterator[dict[str, Any]]
-Curve = tuple[list[int], list[float]]
+
+SCORES = ("elimination", "recall", "mass_recalled")
+"""What is followed through training."""
 
 CURVE_SEQUENCES, FORMATION_SEQUENCES = 512, 240
 """Sequences of each kind, with a repeat and without, on the curves, and at every checkpoint."""
@@ -41,9 +47,11 @@ def _is_whole(context: Context) -> bool:
     return context.job.label in context.options.whole
 
 
-def _listed(context: Context, data: str, held_out: bool = True, **changes: Any) -> Any:
+def _listed(
+    context: Context, data: str, held_out: bool = True, limit: int = LARGEST_LISTED, **changes: Any
+) -> Any:
     task: Any = context.task.model_copy(update=changes)
-    return task.listed(data, held_out, context.options.evaluation_limit, context.job.device)
+    return task.listed(data, held_out, limit, context.job.device)
 
 
 @measure(when="training", name="training")
@@ -51,14 +59,10 @@ def training(context: Context) -> dict[str, Any]:
     """`elimination`, `recall` and `mass_recalled` through training, on a fixed part of the held-out sequences."""
     from hopscope.studies.permutation import answers
 
-    task: Any = context.task
-    plain, repeats = (
-        task.listed(data, True, CURVE_SEQUENCES, context.job.device) for data in ("plain", "repeats")
-    )
+    plain, repeats = (_listed(context, data, limit=CURVE_SEQUENCES) for data in ("plain", "repeats"))
     found = answers.at_repeat(context.ensemble, repeats)
-    elimination = answers.right(answers.predicted(context.ensemble, plain), plain)[..., -1]
-    known = {"elimination": elimination, **{name: found[name] for name in ("recall", "mass_recalled")}}
-    return {name: each.mean(1) for name, each in known.items()}
+    found["elimination"] = answers.right(answers.predicted(context.ensemble, plain), plain)[..., -1]
+    return {name: found[name].mean(1) for name in SCORES}
 
 
 @measure
@@ -77,7 +81,6 @@ def probes(context: Context) -> dict[str, Any]:
     found = answers.at_repeat(context.ensemble, repeats)
     source = repeats.relations["same_symbol"][0].amax(-1) // 2
     recall, largest = found["recall"], found["largest_error"]
-    counts = {data: task.listed_count(data) for data in ("plain", "repeats")}
     return {
         "elimination": answers.right(answers.predicted(context.ensemble, plain), plain)[..., -1].mean(1),
         **{name: found[name].mean(1) for name in ("recall", "mass_recalled", "mass_unused")},
@@ -85,8 +88,8 @@ def probes(context: Context) -> dict[str, Any]:
         "repeat_mae": found["mean_error"].mean(1),
         "repeat_max_ae": largest.amax(1),
         "repeat_max_ae_of_sample": answers.expected_maximum(largest, SAMPLED_PROBES),
-        **{f"exhaustive@{data}": [float(count <= context.options.evaluation_limit)] * len(recall)
-           for data, count in counts.items()},
+        **{f"exhaustive@{data}": [float(task.listed_count(data) <= LARGEST_LISTED)] * len(recall)
+           for data in ("plain", "repeats")},
     }  # fmt: skip
 
 
@@ -99,11 +102,12 @@ def slots(context: Context) -> dict[str, Any] | None:
     if not task.repeat_ratio:
         return None
     batch = _listed(context, "repeats", repeat_slots=(*range(2, task.values + 1),), repeat_sources=())
-    slot, recall = (
+    recall = answers.at_repeat(context.ensemble, batch)["recall"]
+    source, slot = (
+        batch.relations["same_symbol"][0].amax(-1) // 2,
         batch.roles["repeat"][0, :, ::2].argmax(-1),
-        answers.at_repeat(context.ensemble, batch)["recall"],
     )
-    source, found = batch.relations["same_symbol"][0].amax(-1) // 2, {}
+    found = {}
     for later in range(1, task.values):
         for earlier in range(later):
             pair = (slot == later) & (source == earlier)
@@ -165,56 +169,40 @@ def _memorised(loss: Any, task: Any) -> Any:
 # Read off the record of training.
 
 
-def _curves(context: Context, metric: str, split: str = "held_out") -> list[Curve]:
-    # Steps and values of each member; none of one that diverged.
+def _curve(context: Context, metric: str, split: str = "held_out") -> Any:
+    # Values by step and member; those that diverged have none.
     gone = [step is not None for step in context.unit.diverged_at(context.step or 0)]
-    found: list[Curve] = [([], []) for _ in gone]
-    for row in context.unit.rows():
-        if (row["metric"], row["split"], row.get("part")) == (metric, split, None):
-            for (steps, values), value, lost in zip(found, row["value"], gone, strict=True):
-                if not lost:
-                    steps.append(row["step"])
-                    values.append(value)
-    return found
+    curve = context.evidence.curve(metric, split=split)[[*context.members]]
+    return curve.mask([gone] * len(curve))
 
 
-def _late(
-    context: Context, epochs: int, metric: str, split: str = "held_out"
-) -> list[list[tuple[int, float]]]:
-    # Of each member values of the last epochs, with the steps that each is a mean over; NaN if there are none.
+def _late(context: Context, epochs: int, metric: str, split: str = "held_out") -> Any:
+    # The same of the last epochs.
     per_epoch = max(1, context.options.samples_per_epoch // int(context.job.training.batch_size))
-    found = []
-    for steps, values in _curves(context, metric, split):
-        each = zip([0, *steps], steps, values, strict=False)
-        late = [
-            (step - before, value) for before, step, value in each if step > steps[-1] - epochs * per_epoch
-        ]
-        found.append(late or [(1, math.nan)])
-    return found
+    curve = _curve(context, metric, split)
+    return curve[curve.index > curve.index[-1] - epochs * per_epoch]
 
 
 @measure
 def last_epoch(context: Context) -> Rows:
     """`last_epoch_loss` (train): the mean training loss of the last epoch."""
-    late = _late(context, 1, "loss", "train")
-    means = [sum(n * loss for n, loss in each) / sum(n for n, _ in each) for each in late]
-    yield {"metric": "last_epoch_loss", "value": means, "split": "train"}
+    import numpy as np
+
+    # Each value is a mean over the steps since the one before.
+    late, steps = _late(context, 1, "loss", "train"), _curve(context, "loss", "train").index
+    since = np.diff(steps, prepend=0)[-len(late) :]
+    yield {"metric": "last_epoch_loss", "value": since @ late.to_numpy() / since.sum(), "split": "train"}
 
 
 @measure
 def late(context: Context) -> Rows:
     """Medians of the last five epochs: `elimination`, `recall`, `mass_recalled`; on plain data `memorised_share`."""
     task: Any = context.task
-
-    def medians(metric: str, split: str = "held_out") -> list[float]:
-        late = _late(context, _LATE_EPOCHS, metric, split)
-        return [statistics.median(value for _, value in each) for each in late]
-
-    for metric in ("elimination", "recall", "mass_recalled"):
-        yield {"metric": metric, "value": medians(metric)}
+    for metric in SCORES:
+        yield {"metric": metric, "value": _late(context, _LATE_EPOCHS, metric).median(skipna=False)}
     if not task.repeat_ratio:
-        share = [_memorised(loss, task) for loss in medians("loss", "train")]
-        yield {"metric": "memorised_share", "value": share, "split": "train"}
+        loss = _late(context, _LATE_EPOCHS, "loss", "train").median(skipna=False)
+        yield {"metric": "memorised_share", "value": _memorised(loss, task), "split": "train"}
 
 
 @measure
@@ -223,23 +211,25 @@ def transition(context: Context) -> dict[str, Any]:
 
     The rise of held-out recall is taken `from_zero`, and `from_chance`, which is 1/(V - 1): noticing that x came back
     lifts it so far.  `time` of `from_zero.start`, `.half`, `.end` (10 %, 50 %, 90 % of the way), `width` between the
-    first and the last, `relative_width` (of the time to the half); this also of elimination: `elimination.from_zero`.
+    first and the last, `relative_width` (of the time to the half), this also of elimination: `elimination.from_zero`.
     """
     task: Any = context.task
     found: dict[str, Any] = {}
-    for skill, prefix, among in (
-        ("recall", "", task.values - 1),
-        ("elimination", "elimination.", task.values),
+    if not task.repeat_ratio:
+        return found
+    chance = {"recall": 1 / (task.values - 1), "elimination": 1 / task.values}
+    for skill, part, start in (
+        ("recall", "from_zero", 0.0),
+        ("recall", "from_chance", chance["recall"]),
+        ("elimination", "elimination.from_zero", 0.0),
     ):
-        for name, start in (("from_zero", 0.0), ("from_chance", 1 / among)) if task.repeat_ratio else ():
-            least, part = 1 / among - start + LEAST_RECALL, prefix + name
-            ways = [risen(curve, context.samples_at(1), least, start) for curve in _curves(context, skill)]
-            found |= {
-                f"{metric}@{part}": [_of(way, metric) for way in ways]
-                for metric in ("relative_width", "width")
-            }
-            for point in ("start", "half", "end"):
-                found[f"time@{part}.{point}"] = [_of(way and getattr(way, point), "time") for way in ways]
+        curve, least = _curve(context, skill), chance[skill] - start + LEAST_RECALL
+        curve.index = curve.index * context.samples_at(1)
+        ways = [None if own.isna().all() else risen(own, least, start) for _, own in curve.items()]
+        for metric in ("relative_width", "width"):
+            found[f"{metric}@{part}"] = [_of(way, metric) for way in ways]
+        for point in ("start", "half", "end"):
+            found[f"time@{part}.{point}"] = [_of(way and getattr(way, point), "time") for way in ways]
     return found
 
 
@@ -248,23 +238,13 @@ def _of(way: Any, name: str) -> float:
     return math.inf if found is None else found
 
 
-def risen(curve: Curve, batch: int, least: float, start: float) -> Rise | None:
-    """The crossings of a curve's way from a level to its last one, from when it was lowest; `None`: there is no curve.
-
-    Args:
-        curve: training steps and values.
-        batch: samples of a step, the unit of the crossings.
-        least: least way that is one; of a shorter one no crossing happened.
-        start: the level.
-    """
-    times, values = [step * batch for step in curve[0]], curve[1]
-    if not times:
-        return None
-    end, earlier = statistics.fmean(values[-_FINAL:]), values[:-_FINAL] or values[:1]
+def risen(curve: "pd.Series[float]", least: float, start: float) -> Rise:
+    """The crossings of a curve's way from a level to its end, from when it was lowest; none of a way below `least`."""
+    end, earlier = float(curve.iloc[-_FINAL:].mean()), curve.iloc[: max(1, len(curve) - _FINAL)]
     if end - start < least:
-        return Rise(*[Crossing(None, None, None, float(times[-1]))] * 3)
-    lowest = max(at for at, value in enumerate(earlier) if value == min(earlier))
-    return rise(times[lowest:], values[lowest:], start=start, end=end)
+        return Rise(*[Crossing(None, None, None, float(curve.index[-1]))] * 3)
+    since = curve.loc[earlier.index[earlier == earlier.min()][-1] :]
+    return rise([*since.index], [*since], start=start, end=end)
 
 
 # How recall works.
@@ -278,7 +258,7 @@ def formation(context: Context) -> dict[str, Any] | None:
     task: Any = context.task
     if not (_is_whole(context) and task.repeat_ratio):
         return None
-    batch = task.listed("repeats", True, FORMATION_SEQUENCES, context.job.device)
+    batch = _listed(context, "repeats", limit=FORMATION_SEQUENCES)
     pattern = answers.cached(context.ensemble, batch.inputs, causal.PATTERN).double()
     copy = batch.relations["same_symbol"][:, :, None]  # of the one repeat of each sequence; -1 at other rows
     to_copy = pattern.take_along_dim(copy.clamp(min=0)[..., None], -1)[..., 0] * (copy >= 0)
@@ -290,12 +270,12 @@ def battery(context: Context) -> dict[str, Any] | None:
     """Causal tests of recall; the part is the test, at the last row where it does not say another.
 
     `recall` and `elimination`: `clean`; `mlp_ablation.mean`, `.resample`, `.zero` (output of the MLP);
-    `equal_y_weights` (attention to the y made equal), with `control_recall` and `control_elimination` (to x that
-    neither account reads).  `to_other` and `stays`, shares of answers to repeats that become second's y or stay right:
-    `position_code_swap`, `y_swap` (as values alone) and `attention_swap` with second's, and `control_stays` of second's
-    with third's, `plain_accuracy`; `head_interchange`, `mlp_interchange` (outputs from the same pairs with second's x
-    repeated).  Largest changes of logits, parts `earlier_rows.uniform.repeats` …, when patterns of the earlier rows are
-    replaced: `last_row_change`, `earlier_rows_change`; `self_change` of `head_interchange`, by the very same outputs.
+    `equal_y_weights` (attention to the y made equal).  `to_other` and `stays`, shares of answers to repeats that become
+    second's y or stay right: `position_code_swap`, `y_swap` (as values alone) and `attention_swap` with second's, and
+    `control_stays` of second's with third's, `plain_accuracy`; `head_interchange`, `mlp_interchange` (outputs from the
+    same pairs with second's x repeated).  Largest changes of logits, parts `earlier_rows.uniform.repeats` …, when
+    patterns of the earlier rows are replaced: `last_row_change`, `earlier_rows_change`; `self_change` of
+    `head_interchange`, by the very same outputs.
     """
     from hopscope.circuits.interventions import EqualizeAttention, ReplacePattern
     from hopscope.studies.permutation import answers, causal
@@ -303,49 +283,37 @@ def battery(context: Context) -> dict[str, Any] | None:
     if not _is_whole(context):
         return None
     task: Any = context.task
-    config, bench, found = context.ensemble.config, causal.Bench(context.ensemble.cpu(), task), {}
-    third, sites = task.values > 3, {"head": causal.HEADS, "mlp": causal.MLP if config.mlp_size else ""}
+    config, bench = context.ensemble.config, causal.Bench(context.ensemble.cpu(), task)
+    found = dict[str, Any]()
     rules = {"uniform": "uniform", "identity": "identity", "random": causal.random_rule(task)}
     for name, rule in rules.items():
         changes = bench.changes(causal.of(ReplacePattern(layer=0, rows={"place": 0}, by=rule)))
         for kind, (last, earlier) in changes.items():
             found[f"last_row_change@earlier_rows.{name}.{kind}"] = last
             found[f"earlier_rows_change@earlier_rows.{name}.{kind}"] = earlier
-    swaps = {"position_code_swap": "code", "y_swap": "y", "attention_swap": "attention"}
-    swaps = {test: what for test, what in swaps.items() if config.position_count or what != "code"}
-    tests = {test: causal.swap(what, "first", "second") for test, what in swaps.items()}
-    for test, what in swaps.items() if third else ():
-        found[f"control_stays@{test}"] = bench.outcome(causal.swap(what, "second", "third"))["stays"]
-    outputs = {
-        part: answers.cached(bench.model, bench.batch.inputs, site) for part, site in sites.items() if site
-    }
-    tests |= {
-        f"{part}_interchange": causal.put(sites[part], own[:, bench.donor]) for part, own in outputs.items()
-    }
-    for test, edit in tests.items():
-        outcome = bench.outcome(edit).items()
-        found |= {
-            f"{metric}@{test}": value
-            for metric, value in outcome
-            if test in swaps or metric != "plain_accuracy"
-        }
-    same = bench.changes(causal.put(causal.HEADS, outputs["head"]))
-    found["self_change@head_interchange"] = same["repeats"][0].maximum(same["plain"][0])
-    equal = {
-        name: causal.of(EqualizeAttention(**causal.AT_LAST, keys={name: 1})) for name in ("kind", "idle")
-    }
-    skills = {"clean": causal.of(), "equal_y_weights": equal["kind"]}
+
+    for test, what in (("position_code_swap", "code"), ("y_swap", "y"), ("attention_swap", "attention")):
+        if config.position_count or what != "code":
+            outcome = bench.outcome(causal.swap(what, "first", "second"))
+            found |= {f"{metric}@{test}": value for metric, value in outcome.items()}
+            if task.values > 3:
+                found[f"control_stays@{test}"] = bench.outcome(causal.swap(what, "second", "third"))["stays"]
+    heads = answers.cached(bench.model, bench.batch.inputs, causal.HEADS)
+    outputs = {"head": (causal.HEADS, heads)}
+    y_alike = EqualizeAttention(layer=0, rows={"place": 1}, keys={"kind": 1})
+    skills = {"clean": causal.of(), "equal_y_weights": causal.of(y_alike)}
     if config.mlp_size:
-        own = outputs["mlp"]
+        own = answers.cached(bench.model, bench.batch.inputs, causal.MLP)
+        outputs["mlp"] = causal.MLP, own
         values = {"mean": bench.mean(causal.MLP), "resample": own[:, bench.any], "zero": own[:, :1] * 0.0}
         skills |= {f"mlp_ablation.{by}": causal.put(causal.MLP, each) for by, each in values.items()}
+    for part, (site, own) in outputs.items():
+        outcome = bench.outcome(causal.put(site, own[:, bench.donor]))
+        found |= {f"{metric}@{part}_interchange": outcome[metric] for metric in ("to_other", "stays")}
     for test, edit in skills.items():
         found |= {f"{skill}@{test}": hit.mean(1) for skill, hit in bench.hits(edit).items()}
-    if third:
-        found |= {
-            f"control_{skill}@equal_y_weights": hit.mean(1)
-            for skill, hit in bench.hits(equal["idle"]).items()
-        }
+    same = bench.changes(causal.put(causal.HEADS, heads))
+    found["self_change@head_interchange"] = same["repeats"][0].maximum(same["plain"][0])
     return found
 
 
@@ -354,10 +322,9 @@ def roles(context: Context) -> dict[str, Any] | None:
     """What each head is for, by what its loss costs, and what one reads off its attention map (section 10).
 
     By head: `recall_lost` and `elimination_lost` when its output at the last row is the mean one; part `heat_map`:
-    `x_rows_to_earlier_y`, `y_rows_to_themselves`, `x_rows_to_preceding_y`, `last_row_to_copy` (mean attention).  Of
-    several heads, part `assignment`: the two that come closest to one for each skill, `recall_head`, and what is lost
-    with it and with the elimination head; `heat_map_agrees`: whether the map names the same recall head.  `spread`:
-    which of `causal.SPREADS` is true.
+    `x_rows_to_earlier_y`, `y_rows_to_themselves`, `x_rows_to_preceding_y` (mean attention).  Of several heads, part
+    `assignment`: what is lost with each of the two that come closest to one for each skill; `heat_map_agrees`: whether
+    the map names the same recall head.  `spread`: which of `causal.SPREADS` is true.
     """
     import torch
 
@@ -373,26 +340,21 @@ def roles(context: Context) -> dict[str, Any] | None:
     lost = {
         skill: torch.stack([(hit - each[skill]).mean(1) for each in given], 1) for skill, hit in clean.items()
     }
-    falls, before = (
-        torch.stack([*lost.values()], 2).tolist(),
-        torch.stack([hit.mean(1) for hit in clean.values()]),
-    )
-    missing = before.amin(0) < causal.NEEDED
+    falls = torch.stack([*lost.values()], 2).tolist()
+    known = torch.stack([hit.mean(1) for hit in clean.values()]).amin(0) >= causal.NEEDED
     words = [
-        "a skill is missing" if gone else causal.spread_of(own)
-        for own, gone in zip(falls, missing, strict=True)
+        causal.spread_of(own) if both else "a skill is missing"
+        for own, both in zip(falls, known, strict=True)
     ]
     found: dict[str, Any] = {f"{skill}_lost": each[:, None] for skill, each in lost.items()}
     found |= {f"{name}@heat_map": each[:, None] for name, each in maps.items()}
     found |= {f"spread@{word}": [float(each == word) for each in words] for word in causal.SPREADS}
     if len(heads) > 1:
-        pairs = [causal.assigned(own) for own in falls]
-        names = ["recall_head", *(f"{skill}_lost_with_{role}_head" for role in lost for skill in lost)]
-        found |= {
-            f"{name}@assignment": column for name, column in zip(names, zip(*pairs, strict=True), strict=True)
-        }
+        first, *costs = zip(*map(causal.assigned, falls), strict=True)
+        names = [f"{skill}_lost_with_{role}_head@assignment" for role in lost for skill in lost]
         read = (maps["y_rows_to_themselves"] + maps["x_rows_to_preceding_y"]).argmax(1).tolist()
-        found["heat_map_agrees"] = [float(one == pair[0]) for one, pair in zip(read, pairs, strict=True)]
+        found |= dict(zip(names, costs, strict=True))
+        found["heat_map_agrees"] = [float(one == other) for one, other in zip(read, first, strict=True)]
     return found
 
 
@@ -414,13 +376,11 @@ def patterns(context: Context) -> Rows:
                 yield {"metric": "attention", "value": rows[query][key], "member": first, **place}
 
 
-@measure(when="checkpoints")
+@measure
 def explorer(context: Context) -> Rows:
     """What the page's explorer shows of the first member."""
-    from hopscope.page.explorer import explored
-
     if _is_whole(context):
-        yield from _shown(context, "explorer", explored(context.ensemble, context.task))
+        yield from chains.explorer.function(context)
 
 
 @measure
@@ -431,15 +391,12 @@ def circuits(context: Context) -> Rows:
     from hopscope.study.jobs import ensemble_of
 
     if context.options.circuits and _is_whole(context) and context.seeds[0] == 0:
-        task, steps = context.task, spread(context.unit.steps, 16)
-        models = [(step, ensemble_of(context.unit, task, step).member(0)) for step in steps]
-        yield from _shown(context, "circuit", circuit(read(models[-1][1], task), models, task))
-
-
-def _shown(context: Context, name: str, arrays: dict[str, Any]) -> Rows:
-    member = context.members[0]  # as `hopscope.page.explorer` looks for it
-    kept = context.save(f"{name}-{member}", arrays)
-    yield {"metric": name, "value": 1.0, "member": member, "file": f"{kept}.about"}
+        task, member = context.task, context.members[0]
+        models = [
+            (step, ensemble_of(context.unit, task, step).member(0)) for step in spread(context.unit.steps, 16)
+        ]
+        file = context.save(f"circuit-{member}", circuit(read(models[-1][1], task), models, task))
+        yield {"metric": "circuit", "value": 1.0, "member": member, "file": f"{file}.about"}
 
 
 MEASURES = (

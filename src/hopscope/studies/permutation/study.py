@@ -3,20 +3,19 @@
 Source: the presentation *Can a Tiny Transformer Learn to Remember?*.  What it leaves open has a documented default.
 """
 
-from hopscope.models.config import Model
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.figures import figures
 from hopscope.studies.permutation.measures import MEASURES
 from hopscope.studies.permutation.options import Options
+from hopscope.studies.permutation.readings import MODEL, TASK, TRAINING
 from hopscope.study.study import Configuration, Study
-from hopscope.tasks import Permutation
-from hopscope.training.config import Training
 
 
-def configurations(options: Options) -> list[Configuration]:
+def configurations(options: Options, study: Study) -> list[Configuration]:
     """The grid; a configuration that is swept, and no claim hangs on it, has seeds of its own."""
+    assert study.training is not None
     return [
-        Configuration(label=cell.name, overrides=options.overrides(cell),
+        Configuration(label=cell.name, overrides=options.overrides(cell, study.training.batch_size),
                       seeds=None if cell in options.claimed else options.sweep_seeds)
         for cell in options.grid
     ]  # fmt: skip
@@ -25,9 +24,9 @@ def configurations(options: Options) -> list[Configuration]:
 study = Study(
     name="permutation",
     question="one-layer models look up a permutation: elimination, recall, and which model learns which",
-    task=Permutation(),
-    model=Model(init="encoder"),
-    training=Training(steps=1, warmup_steps=0, schedule="constant"),
+    task=TASK,
+    model=MODEL,
+    training=TRAINING,
     options=Options(),
     configurations=configurations,
     measures=MEASURES,
@@ -36,17 +35,17 @@ study = Study(
     page="page.md.j2",
     presets={
         "smoke": {
-            "seeds": 2, "epochs_plain": 2, "epochs_repeats": 2, "checkpoint_every": 200, "evaluate_every": 50,
-            "members_per_unit": 2,
+            "seeds": 2, "epochs_plain": 2, "epochs_repeats": 2, "training.checkpoint_every": 200,
+            "training.evaluate_every": 50, "members_per_unit": 2,
         },
         "laptop": {"seeds": 10, "circuits": True, "members_per_unit": 5},
         "paper": {
-            "all_configurations": True, "seeds": 10, "members_per_unit": 5, "checkpoint_every": 200,
-            "evaluate_every": 50,
+            "all_configurations": True, "seeds": 10, "members_per_unit": 5, "training.checkpoint_every": 200,
+            "training.evaluate_every": 50,
             "sweeps": ("batch", "positions", "memorisation", "values", "capacity", "ratio", "slots"),
         },
         "readings": {
-            "all_configurations": True, "seeds": 10, "evaluate_every": 50, "members_per_unit": 10,
+            "all_configurations": True, "seeds": 10, "training.evaluate_every": 50, "members_per_unit": 10,
             "sweeps": ("memorisation", "batch", "batches", "epochs", "splits"),
         },
     },

@@ -10,18 +10,18 @@ from hopscope.studies.chains.evidence import asked_for, has, steps_learned
 from hopscope.studies.chains.recipe import QUICK_TRAINING
 from hopscope.studies.recipes.grid import (
     ALL_ON,
-    DEPTHS,
-    GAMMAS,
     HEADS,
     SCHEDULE,
     SHAPES,
     STEPS,
     Recipe,
-    Start,
+    starts,
     without,
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hopscope.runs import Evidence
 
 SEEDS_NEEDED, START_SEEDS = 8, 4
@@ -39,22 +39,24 @@ N12 = {
 # N12.
 
 
-def of_recipe(evidence: "Evidence", shape: str, on: tuple[str, ...]) -> dict[int, float]:
-    """Seed → steps that a recipe learned at a shape; empty where it was not trained."""
+def steps_of(evidence: "Evidence", shape: str, on: tuple[str, ...]) -> "pd.Series[float]":
+    """Steps that a recipe learned at a shape, by seed; empty where it was not trained."""
+    import pandas as pd
+
     label = Recipe(shape, on).label
-    return steps_learned(evidence, label, STEPS) if has(evidence, label) else {}
+    return pd.Series(steps_learned(evidence, label, STEPS) if has(evidence, label) else {}, dtype=float)
 
 
-def lost_without(evidence: "Evidence", shape: str, detail: str) -> list[float]:
+def lost_without(evidence: "Evidence", shape: str, detail: str) -> "pd.Series[float]":
     """How many steps fewer are learned without a detail, for each seed that both recipes have."""
-    whole, less = of_recipe(evidence, shape, ALL_ON), of_recipe(evidence, shape, without(detail))
-    return [whole[seed] - less[seed] for seed in whole if seed in less]
+    whole, less = steps_of(evidence, shape, ALL_ON), steps_of(evidence, shape, without(detail))
+    return (whole - less)[whole.index.intersection(less.index)]
 
 
 def mean_lost(evidence: "Evidence", shape: str, detail: str) -> float:
     """Mean over the seeds that have a value; minus infinity where none has."""
-    known = [value for value in lost_without(evidence, shape, detail) if not math.isnan(value)]
-    return sum(known) / len(known) if known else -math.inf
+    mean = float(lost_without(evidence, shape, detail).mean())
+    return -math.inf if math.isnan(mean) else mean
 
 
 def lost(evidence: "Evidence") -> dict[str, Samples]:
@@ -68,19 +70,15 @@ def lost(evidence: "Evidence") -> dict[str, Samples]:
         second = max(others, key=partial(mean_lost, evidence, shape))
         for words, detail in ((DECIDES, first), (COUNTS, second)):
             values = lost_without(evidence, shape, detail)
-            note = f"without {detail}" if values else "no model has all on and all but one on"
+            note = f"without {detail}" if len(values) else "no model has all on and all but one on"
             found[f"{words}, {shape}"] = Samples(values, unit="seed", note=note)
     return found
 
 
 def not_learned(evidence: "Evidence") -> dict[str, Samples]:
     """Control: with everything on, steps that are *not* learned; if that were many, nothing could be lost."""
-    return {
-        f"{DECIDES}, {shape}": Samples(
-            [STEPS - each for each in of_recipe(evidence, shape, ALL_ON).values()], unit="seed"
-        )
-        for shape in SHAPES
-    }
+    left = {shape: STEPS - steps_of(evidence, shape, ALL_ON) for shape in SHAPES}
+    return {f"{DECIDES}, {shape}": Samples(values, unit="seed") for shape, values in left.items()}
 
 
 def lacks(evidence: "Evidence", needed: int) -> list[str]:
@@ -94,11 +92,10 @@ def lacks_of_details(evidence: "Evidence") -> str:
     """What a run lacks for N12, in words."""
     words = lacks(evidence, SEEDS_NEEDED)
     for shape in SHAPES:
-        absent = [name for name in SCHEDULE if not of_recipe(evidence, shape, without(name))]
+        absent = [name for name in SCHEDULE if steps_of(evidence, shape, without(name)).empty]
         words += [f"{shape}: no models without {', '.join(absent)}"] * bool(absent)
-        known = [each for each in of_recipe(evidence, shape, ALL_ON).values() if not math.isnan(each)]
-        if known and (mean := sum(known) / len(known)) < STEPS - 0.5:
-            words.append(f"{shape}: with all on, {mean:.2g} of {STEPS} steps are learned")
+        mean = steps_of(evidence, shape, ALL_ON).mean()
+        words += [f"{shape}: with all on, {mean:.2g} of {STEPS} steps are learned"] * bool(mean < STEPS - 0.5)
     return ", ".join(words)
 
 
@@ -110,13 +107,11 @@ def learned_starts(evidence: "Evidence", heads: int) -> Any:
     import numpy as np
 
     cells = []
-    for layers in DEPTHS:
-        for gamma in GAMMAS:
-            label = Start(gamma, layers, heads).label
-            if has(evidence, label):
-                each = steps_learned(evidence, label, STEPS).values()
-                known = (steps for steps in each if not math.isnan(steps))
-                cells.append([(gamma, math.log(layers), float(steps == STEPS)) for steps in known])
+    for each in starts([heads]):
+        if has(evidence, each.label):
+            steps = steps_learned(evidence, each.label, STEPS).values()
+            known = [float(own == STEPS) for own in steps if not math.isnan(own)]
+            cells.append([(each.gamma, math.log(each.layers), learned) for learned in known])
     least = min(map(len, cells), default=0)
     return np.array([[cell[seed] for cell in cells] for seed in range(least)])
 
@@ -124,13 +119,8 @@ def learned_starts(evidence: "Evidence", heads: int) -> Any:
 def threshold_slope(rows: Any) -> float:
     """Change of the γ that half of the models learn with, from one depth to e times it: by a logistic fit.
 
-    A small ridge keeps the fit finite where a line parts what learned from what did not.
-
-    Args:
-        rows: `[row, (γ, ln depth, learned)]`.
-
-    Returns:
-        NaN where a larger γ does not fail more often.
+    A small ridge keeps the fit finite where a line parts what learned from what did not.  Of rows `(γ, ln depth,
+    learned)`; NaN where a larger γ does not fail more often.
     """
     import numpy as np
     from scipy.optimize import minimize
@@ -148,34 +138,29 @@ def threshold_slope(rows: Any) -> float:
 
 def slopes(evidence: "Evidence", resamples: int = 200) -> dict[str, Samples]:
     """The slope of the threshold, by number of heads, with its bootstrap interval over seeds."""
+    return {counted(heads, "head"): _slope(learned_starts(evidence, heads), resamples) for heads in HEADS}
+
+
+def _slope(rows: Any, resamples: int) -> Samples:
     import numpy as np
 
-    found = {}
-    for heads in HEADS:
-        rows = learned_starts(evidence, heads)
-        learned = rows[..., 2] if rows.size else np.zeros(0)
-        if len(rows) < 2 or learned.all() or not learned.any():
-            note = "all starts of all depths end alike" if rows.size else "no starts of several sizes"
-            found[counted(heads, "head")] = Samples([], unit="seed", note=note)
-            continue
-        generator = np.random.Generator(np.random.Philox(key=0))
-        slope = threshold_slope(rows.reshape(-1, 3))
-        drawn = (rows[generator.integers(len(rows), size=len(rows))].reshape(-1, 3) for _ in range(resamples))
-        several = [each for each in map(threshold_slope, drawn) if math.isfinite(each)]
-        known = math.isfinite(slope) and len(several) > resamples / 2
-        low, high = map(float, np.quantile(several, [0.025, 0.975])) if known else (0.0, 0.0)
-        found[counted(heads, "head")] = Samples(
-            [slope] * len(rows) if known else [],
-            unit="seed",
-            interval=(low, high) if known else None,
-            note="" if known else "a larger γ does not fail more often",
-        )
-    return found
+    learned = rows[..., 2] if rows.size else rows
+    if len(rows) < 2 or learned.all() or not learned.any():
+        note = "all starts of all depths end alike" if rows.size else "no starts of several sizes"
+        return Samples([], unit="seed", note=note)
+    generator = np.random.Generator(np.random.Philox(key=0))
+    slope = threshold_slope(rows.reshape(-1, 3))
+    drawn = (rows[generator.integers(len(rows), size=len(rows))].reshape(-1, 3) for _ in range(resamples))
+    several = [each for each in map(threshold_slope, drawn) if math.isfinite(each)]
+    if not math.isfinite(slope) or len(several) <= resamples / 2:
+        return Samples([], unit="seed", note="a larger γ does not fail more often")
+    low, high = map(float, np.quantile(several, [0.025, 0.975]))
+    return Samples([slope] * len(rows), unit="seed", interval=(low, high))
 
 
 def lacks_of_starts(evidence: "Evidence") -> str:
     """What a run lacks for N16, in words."""
-    several = [Start(gamma, layers, heads) for heads in HEADS for layers in DEPTHS for gamma in GAMMAS]
+    several = starts()
     absent = sum(not has(evidence, each.label) for each in several)
     words = [f"{absent} of {len(several)} starts not tried"] * bool(absent)
     return ", ".join([*lacks(evidence, START_SEEDS), *words])

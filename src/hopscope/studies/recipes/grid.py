@@ -1,5 +1,6 @@
 """Recipes and starts: details of a recipe off or on, at two shapes, and starts of many sizes."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hopscope.claims.verdict import counted
@@ -46,10 +47,8 @@ class Recipe(NamedTuple):
     def words(self) -> str:
         """What a recipe is called, whatever the shape."""
         off = [name for name in OFF if name not in self.on]
-        if not off:
-            return "all on"
-        if not self.on:
-            return "all off"
+        if not off or not self.on:
+            return "all off" if off else "all on"
         return f"without {off[0]}" if len(off) == 1 else f"{' and '.join(self.on)} alone"
 
     @property
@@ -77,12 +76,27 @@ class Start(NamedTuple):
     heads: int
 
     @property
+    def shape(self) -> str:
+        """Of the model, in words."""
+        return f"{counted(self.layers, 'layer')} of {counted(self.heads, 'head')}"
+
+    @property
+    def words(self) -> str:
+        """What a start is called, whatever the model."""
+        return f"γ {self.gamma:g}"
+
+    @property
     def label(self) -> str:
         """What its configuration is called."""
-        return f"γ {self.gamma:g}, {counted(self.layers, 'layer')} of {counted(self.heads, 'head')}"
+        return f"{self.words}, {self.shape}"
 
     @property
     def overrides(self) -> dict[str, Any]:
         """What tells it from the study as it is written."""
         shape = ONE_HEAD if self.heads == 1 else {"model.heads": self.heads}
         return {**shape, "model.layers": self.layers, "model.init": self.gamma}
+
+
+def starts(heads: Iterable[int] = HEADS) -> list[Start]:
+    """Weights of every size in models of every depth."""
+    return [Start(gamma, layers, each) for each in heads for layers in DEPTHS for gamma in GAMMAS]

@@ -2,41 +2,26 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import has, steps_learned
 from hopscope.studies.chains.measures import learned_at
 from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of, check_names
 from hopscope.studies.recipes.claims import CLAIMS
-from hopscope.studies.recipes.grid import (
-    ALL_ON,
-    DEPTHS,
-    GAMMAS,
-    HEADS,
-    OFF,
-    SHAPES,
-    STEPS,
-    Recipe,
-    Start,
-    without,
-)
+from hopscope.studies.recipes.grid import ALL_ON, OFF, SHAPES, STEPS, Recipe, Start, starts, without
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 PARTS = ("without", "alone", "factorial", "starts")
-
-Place = tuple[Recipe | Start, str, str]
-"""What was trained, and its row and its column in a grid of colours."""
 
 
 class Options(Config):
@@ -70,65 +55,46 @@ def recipes(parts: Iterable[str]) -> dict[tuple[str, ...], bool]:
     return found
 
 
-def starts(parts: Iterable[str]) -> Iterator[Start]:
-    """The starts that are tried."""
-    if "starts" in parts:
-        yield from (Start(gamma, layers, heads) for heads in HEADS for layers in DEPTHS for gamma in GAMMAS)
-
-
-def configurations(options: Options, study: Study) -> list[Configuration]:
+def configurations(options: Options, study: Study) -> Iterator[Configuration]:
     """All that is trained, by label."""
-    most, found = max(study.seeds, options.decisive_seeds), list[Configuration]()
+    most = max(study.seeds, options.decisive_seeds)
     for shape in SHAPES:
         for on, decides in recipes(options.parts).items():
             each = Recipe(shape, on)
-            seeds = most if decides else None
-            found.append(Configuration(label=each.label, overrides=each.overrides, seeds=seeds))
-    found += [Configuration(label=each.label, overrides=each.overrides) for each in starts(options.parts)]
-    return found
+            yield Configuration(label=each.label, overrides=each.overrides, seeds=most if decides else None)
+    for start in starts() if "starts" in options.parts else ():
+        yield Configuration(label=start.label, overrides=start.overrides)
 
 
 # What is drawn: how many steps each recipe learned at each shape, and when.
 
 
-def cell(label: str, evidence: "Evidence") -> dict[str, Any]:
-    """Of one configuration: mean number of steps that were learned, and the median training step of the last one."""
-    known = [steps for steps in steps_learned(evidence, label, STEPS).values() if not math.isnan(steps)]
-    if not known:
-        return {"value": None, "note": "diverged"}
-    mean, ends = sum(known) / len(known), list[float]()
-    if mean > STEPS - 1 and "learned_at" in evidence:
-        times = evidence.last("learned_at", configuration=label, part=f"step_{STEPS}")
-        ends = [float(time) for time in times.dropna() if math.isfinite(time)]
-    return {
-        "value": mean,
-        "note": f"{mean:.2g} of {STEPS}" + (f" by {statistics.median(ends):.0f}" if ends else ""),
-    }
+def rows(trained: Iterable[Recipe | Start], evidence: "Evidence") -> Iterator[dict[str, Any]]:
+    """Of each configuration that the run has: mean number of learned steps, and the median time of the last one."""
+    import pandas as pd
 
-
-def rows(columns: Iterable[Place], evidence: "Evidence") -> list[dict[str, Any]]:
-    """A row for each of some cells (configuration, its row, its column) that the run has."""
-    return [
-        {"recipe": row, "shape": column, **cell(each.label, evidence)}
-        for each, row, column in columns
-        if has(evidence, each.label)
-    ]
+    for each in trained:
+        if not has(evidence, each.label):
+            continue
+        steps = pd.Series(steps_learned(evidence, each.label, STEPS)).dropna()
+        mean, ends = float(steps.mean()), list[float]()
+        if mean > STEPS - 1 and "learned_at" in evidence:
+            times = evidence.last("learned_at", configuration=each.label, part=f"step_{STEPS}")
+            ends = [time for time in times.dropna() if math.isfinite(time)]
+        note = f"{mean:.2g} of {STEPS}" + (f" by {statistics.median(ends):.0f}" if ends else "")
+        told = {"value": mean, "note": note} if len(steps) else {"value": None, "note": "diverged"}
+        yield {"recipe": each.words, "shape": each.shape, **told}
 
 
 def figures(options: Options) -> list[charts.Figure]:
     """A row for each recipe, a column for each shape; and the same of starts and models, where they were trained."""
     every = [Recipe(shape, on) for shape in SHAPES for on in recipes(options.parts)]
-    tried = [*starts(options.parts)]
-    cells: dict[str, list[Place]] = {"recipes": [(each, each.words, each.shape) for each in every]}
-    if tried:
-        cells["starts"] = [
-            (each, f"γ {each.gamma:g}", f"{counted(each.layers, 'layer')} of {counted(each.heads, 'head')}")
-            for each in tried
-        ]
+    cells: dict[str, Sequence[Recipe | Start]] = {"recipes": every}
+    cells |= {"starts": starts()} if "starts" in options.parts else {}
     look: Any = {"title": "steps learned", "ends": (0.0, float(STEPS))}
     return [
-        charts.cells("steps", "shape", "recipe", name=name, rows=partial(rows, of), **look)
-        for name, of in cells.items()
+        charts.cells("steps", "shape", "recipe", name=name, rows=partial(rows, trained), **look)
+        for name, trained in cells.items()
     ]
 
 
