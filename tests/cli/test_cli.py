@@ -148,3 +148,26 @@ def test_an_interrupt_is_told_and_what_is_done_is_kept(folder):
         said = command.communicate(timeout=60)[1]
     assert command.returncode == 143
     assert said.splitlines()[-1] == "hopscope: interrupted; what is done is kept, the same command goes on"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "fields"),
+    [
+        (
+            "permutation",
+            ["--values", "4", "--batch-size=128"],
+            {"task.values": 4, "training.batch_size": 128},
+        ),
+        (
+            "tiny-lm",
+            ["--no-repeated", "--training-steps", "300"],
+            {"task.repeated": False, "training.steps": 300},
+        ),
+        ("depth", ["--seeds", "3"], {"seeds": 3}),
+    ],
+)
+def test_a_flag_may_leave_out_the_part_of_the_study_that_it_is_of(name, words, fields):
+    from hopscope.cli.run import read_options
+    from hopscope.study.load import load
+
+    assert read_options(load(name), words, name)[1] == fields

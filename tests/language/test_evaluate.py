@@ -52,10 +52,6 @@ def _impatient(monkeypatch):
     monkeypatch.setattr(evaluate, "RETRIES", 0)
 
 
-def right(one):
-    return one.given == one.question.answer
-
-
 def metrics(answers):
     return {row["metric"]: row["value"] for row in rows(answers)}
 
@@ -64,7 +60,7 @@ def test_the_protocol(tmp_path):
     """Asked afresh until an answer is acceptable; a rejected one never enters the chat; other questions are new."""
     with Stub(answer=lambda prompt, n: f"“{solve(prompt)}”." if n == 2 else f"hm {n}") as stub:
         found = ask([MODEL], KINDS, tmp_path, base_url=stub.url)
-        assert [(right(one), len(one.said), one.stuck) for one in found] == [(True, 3, False)] * 3
+        assert [(one.correct, len(one.said), one.stuck) for one in found] == [(True, 3, False)] * 3
         assert [len(body["messages"]) for body in stub.requests] == [1] * 9
         assert {body["messages"][0]["content"] for body in stub.requests} == {
             one.question.prompt for one in found
@@ -93,7 +89,7 @@ def test_a_model_that_repeats_itself_or_never_answers_is_given_up(tmp_path):
 def test_a_fault_that_passes_costs_nothing(fault, tmp_path):
     with Stub(lambda number, prompt: fault if number == 1 else None) as stub:
         found = ask([MODEL], KINDS, tmp_path, base_url=stub.url)
-    assert [right(one) for one in found] == [True] * 3 and len(stub.requests) == 4
+    assert [one.correct for one in found] == [True] * 3 and len(stub.requests) == 4
 
 
 @pytest.mark.parametrize(
@@ -123,7 +119,7 @@ def test_a_server_that_dies_half_way_costs_only_what_it_did_not_answer(tmp_path)
     )
     with Stub(port=stub.port) as again:
         found = ask([MODEL], several, tmp_path, base_url=stub.url, max_connections=1)
-    assert [right(one) for one in found] == [True] * 7 and len(again.requests) == 3
+    assert [one.correct for one in found] == [True] * 7 and len(again.requests) == 3
     # What is complete is only read, by the dead server's address too.
     assert ask([MODEL], several, tmp_path, base_url=stub.url) == found
 
@@ -148,7 +144,7 @@ def test_a_budget_ends_between_questions_and_the_next_call_goes_on(tmp_path):
             ask([MODEL], several, tmp_path, base_url=stub.url, max_connections=1, budget=TimeBudget(0.0))
         assert 0 < len(stub.requests) < 5
         found = ask([MODEL], several, tmp_path, base_url=stub.url, max_connections=1)
-    assert [right(one) for one in found] == [True] * 5 and len(stub.requests) <= 6
+    assert [one.correct for one in found] == [True] * 5 and len(stub.requests) <= 6
 
 
 def test_an_evaluation_that_is_killed_goes_on(tmp_path):
@@ -168,7 +164,7 @@ def test_an_evaluation_that_is_killed_goes_on(tmp_path):
         found = ask(
             [MODEL], kinds(["equations"], [2], 3, count=7), tmp_path, base_url=stub.url, max_connections=1
         )
-    assert [right(one) for one in found] == [True] * 7
+    assert [one.correct for one in found] == [True] * 7
     # What was answered is not asked again, but for the last question, whose answer may not have been written yet.
     assert 3 <= len(stub.requests) - 5 <= 4
 

@@ -21,8 +21,10 @@ from hopscope.models.transformer import Transformer
 pytest.importorskip("transformers")
 pytest.importorskip("inspect_ai")
 
+from inspect_ai import eval
+
 from hopscope.language import local
-from hopscope.language.evaluate import ask
+from hopscope.language.evaluate import TASKS, ask
 from hopscope.language.local import beginnings, continuations, encoded, export, load, log_probabilities
 
 pytestmark = pytest.mark.extras
@@ -59,9 +61,18 @@ def test_a_model_of_ours_answers_with_its_own_probabilities(known, tmp_path):
     for word, share in SAID.items():
         low, high = binomtest(said[word], 61).proportion_ci(0.9999)
         assert low < share < high, word
-    assert {one.given for one in found} == {"0", "1", None}
+    assert {one.correct for one in found} == {True, False, None}
     greedy = ask([known], kinds(["equations"], [1], 3, count=5), tmp_path, temperature=0, max_tokens=1)
-    assert {one.said for one in greedy} == {("0",)}
+    assert {tuple(one.said) for one in greedy} == {("0",)}
+    # Inspect calls an absolute folder hf//…; readers see one slash.
+    assert known.startswith("hf//") and {one.model for one in found} == {known.replace("//", "/")}
+
+
+def test_inspect_s_own_command_may_ask_for_temperature_0(known, tmp_path):
+    how = {"display": "none", "log_dir": str(tmp_path), "ctl_server": False, "log_realtime": False}
+    asked = TASKS["equations"](1, chains=3, count=5)
+    (log,) = eval(asked, model=known, temperature=0, max_tokens=1, **how)
+    assert log.status == "success" and {one.output.completion for one in log.samples} == {"0"}
 
 
 def test_the_likeliest_answer_is_chosen_and_a_kind_too_long_is_not_run(known, tmp_path):

@@ -279,7 +279,7 @@ train(Permutation(), Model(width=512), Training(steps=1, batch_size=3), 2, engin
 def test_rounded_factors_change_a_training_less_than_another_seed(name, monkeypatch):
     """Whatever CPU this is: torch computes it everywhere."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    settings = {"steps": 200, "batch_size": 31, "learning_rate": 0.003, "evaluate_every": 20}
+    settings = {"steps": 60, "batch_size": 31, "learning_rate": 0.003, "evaluate_every": 6}
     curves = [
         torch.tensor([
             row["value"]

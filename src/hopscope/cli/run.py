@@ -90,7 +90,8 @@ def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple
     study = loaded.study.chosen(preset, plain)
     flags = study.fields()
     kind = _command(flags, RunOptions(preset=preset))
-    parsed = parse(kind, _hinted(arguments, flags, study), f"run {called}", f"{study.name}: {study.question}")
+    words = _hinted([_whole(each, study) for each in arguments], flags, study)
+    parsed = parse(kind, words, f"run {called}", f"{study.name}: {study.question}")
     values = {flag.name: (_value(parsed, flag.name), flag.default) for flag in flags}
     return parsed.run, {
         **plain,
@@ -137,6 +138,17 @@ def _value(parsed: Any, name: str) -> Any:
 
 def _same(found: Any, default: Any) -> bool:
     return bool(found == default or (isinstance(found, tuple) and list(found) == list(default or ())))
+
+
+def _whole(argument: str, study: Study) -> str:
+    """A flag by its whole name, as `--training.steps` for `--training-steps`; anything else as it is."""
+    flag, equals, value = argument.partition("=")
+    name = flag.removeprefix("--").replace("-", "_")
+    bare = name.removeprefix("no_")
+    section, dot, field = study.dotted(bare).partition(".")
+    if not flag.startswith("--") or not dot or "." in bare:
+        return argument
+    return f"--{section}.{'no-' * (bare != name)}{field.replace('_', '-')}{equals}{value}"
 
 
 def _hinted(arguments: Sequence[str], flags: Sequence[Flag], study: Study) -> list[str]:

@@ -37,6 +37,11 @@ class Answer(NamedTuple):
         """The acceptable answer that was given; `None`: there was none."""
         return matched(self.said[-1], self.question.acceptable) if self.said else None
 
+    @property
+    def correct(self) -> bool | None:
+        """Whether the acceptable answer is the right one; `None`: there was none."""
+        return None if self.given is None else self.given == self.question.answer
+
 
 def scores(said: Sequence[str], answer: str, acceptable: Sequence[str], stuck: bool) -> dict[str, float]:
     """What one question contributes to the mean of its kind.
@@ -106,7 +111,7 @@ def _findings(one: Answer) -> Iterator[str]:
     for text in one.said:
         if matched(text, question.acceptable) is None:
             yield f"rejected, {_symbol(text, question)}"
-    if given not in (None, question.answer):
+    if one.correct is False:
         yield f"lost at step {', '.join(map(str, question.lost[str(given)]))}"
         for chain in (chain for chain, path in enumerate(question.symbols) if path[-1] == given):
             for name, step in (("first", 1), ("answer", question.depth)):

@@ -179,9 +179,7 @@ class Questions(Wording):
     """
 
     formulation: Formulation
-    depth: int = Field(
-        default_factory=lambda given: _DEPTHS.get(given.get("formulation", "equations"), 1), ge=1
-    )
+    depth: int = Field(default_factory=lambda given: _DEPTHS.get(given.get("formulation"), 1), ge=1)
     chains: int = Field(4, ge=2)
     start: int = Field(0, ge=0)
     held_out: float | None = Field(None, gt=0.0, lt=1.0)
@@ -278,9 +276,8 @@ class Questions(Wording):
         n, starts = self.chains, range(0, self.depth * self.chains, self.chains)
         if self.formulation == "kingdoms":
             levels = [names[:n] for names in _KINGDOMS]
-            told = [
-                f"<{{2}}> {verb} <{{0}}>." for verb in ("lives in", "believe in", "eat", "contains", "causes")
-            ]
+            verbs = ("lives in", "believe in", "eat", "contains", "causes")
+            told = [f"<{{2}}> {verb} <{{0}}>." for verb in verbs]
             sentence = "Who has <{}>? Say directly the name without other words."
         elif self.formulation == "equations":
             levels = [tuple(map(str, range(n))), *(LETTERS[start : start + n] for start in starts)]
@@ -338,9 +335,7 @@ def kinds(
 class Choices:
     """Random choices as a function of an address alone: the bits of SHAKE-256 (FIPS 202), the same on any machine.
 
-    Args:
-        address: any text; equal ones give equal choices.
-        words: how many choices there are at most; a permutation of n takes n - 1.
+    There are at most `words` choices; a permutation of n takes n - 1.
     """
 
     def __init__(self, address: str, words: int) -> None:

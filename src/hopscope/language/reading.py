@@ -69,9 +69,7 @@ def read(tokenizer: Any, question: Question, placed: Placed, chat: bool = False)
     told = continuations(tokenizer, text, question.acceptable, placed.joiner, not chat)
     answers = told and beginnings(told)
     if not answers:
-        wanted = (
-            f"answers such as {question.answer!r} in known tokens that leave the text's and each other alone"
-        )
+        wanted = f"answers such as {question.answer!r} in known tokens that leave the text's alone"
         raise UserError(f"{question.id}: expected {wanted}, found others; use another model or formulation")
     reads = _reads(question, placed.mentions, tokens, len(ids) - 1)
     right = question.acceptable.index(question.answer)

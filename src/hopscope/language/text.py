@@ -31,10 +31,8 @@ name that is asked about; the answer and the mark behind it; a token of a repeat
 
 _PADDING, _GIVEN, _EQUALS, _FOUND, _WORD, _QUERY, _ANSWER, _END, _REPEATED = range(len(KINDS))
 
-BEFORE, BEHIND = (
-    half.split()
-    for half in ("What is the value of", "? Say directly only the numeric value , without any other words .")
-)
+_SENTENCE = "What is the value of | ? Say directly only the numeric value , without any other words ."
+BEFORE, BEHIND = (half.split() for half in _SENTENCE.split("|"))
 """Tokens of the question sentence before and behind the name that is asked about."""
 
 _ROLES = ("kind", "step", "round", "slot", "chain")

@@ -240,8 +240,9 @@ class Study(BaseModel, metaclass=OneLine):
     def chosen(self, preset: str | None = None, fields: Mapping[str, Any] | None = None) -> "Study":
         """The study with the fields of a preset (see `preset`), and with further ones; errors as of what it calls."""
         name = self.preset(preset)
-        found = self.changed({} if name is None else self.presets[name]).changed(fields or {})
-        found.check_open(fields or ())
+        given = {self.dotted(each): value for each, value in (fields or {}).items()}
+        found = self.changed({} if name is None else self.presets[name]).changed(given)
+        found.check_open(given)
         return found
 
     def check_open(self, names: Iterable[str]) -> None:
@@ -264,6 +265,23 @@ class Study(BaseModel, metaclass=OneLine):
             known = f"one of {', '.join(self.presets)}" if self.presets else "none, as the study has none"
             raise UserError(f"preset: expected {known}, found {name!r}; see hopscope studies")
         return name
+
+    def dotted(self, name: str) -> str:
+        """A field by its whole name: `batch_size` is `training.batch_size` where nothing else is called so.
+
+        `training_steps` is `training.steps`.  A name that means no field, or several, stays as it is.
+        """
+        own = () if self.options is None else type(self.options).model_fields
+        parts = {each: getattr(self, each) for each in SECTIONS if each != "options" and getattr(self, each)}
+        if "." in name or name in (*self.plain, *OF_THE_COMMAND, *own):
+            return name
+        meant = [
+            f"{part}.{word}"
+            for part, value in parts.items()
+            for word in {name, name.removeprefix(f"{part}_")}
+            if word in type(value).model_fields
+        ]
+        return meant[0] if len(meant) == 1 else name
 
     def _place(self, name: str, where: str = "") -> tuple[str, str]:
         section, dot, field = _short(name).partition(".")

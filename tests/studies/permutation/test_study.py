@@ -121,4 +121,4 @@ def test_every_sweep_is_planned_with_its_seeds():
     seeds = {each.label: len(chosen.seeds_of(each)) for each in chosen.grid()}
     assert {name: seeds[name] for name in ALL} == dict.fromkeys(ALL, 2)
     assert seeds["d32/2 repeats V=7"] == 3 and seeds["d32/2 plain V=4"] == 2
-    assert len(seeds) == len({*ALL} | {name for sweep in SWEEPS.values() for name in sweep.names})
+    assert {*seeds} == ({*ALL} | {name for names in SWEEPS.values() for name in names})

@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 THRESHOLD = at_least(0.9, "fraction")
-
-LEAST_OF_ONE_STEP = 0.9
-"""Share of D = 1 equations that a model must answer acceptably, and rightly, to be asked for more."""
+"""Also of D = 1 equations, which a model must answer acceptably, and rightly, to be asked for more."""
 
 NOTHING = "not run: nothing that the claim is about was asked"
 TOO_LONG = "not run: questions are longer than the model's context"
-NO_ANSWER = "no acceptable answer to any question"
 
 _NAMES = [name.replace("_", " ") for name in FORMULATIONS if name != "equations"]
 KINDS = (*(f"equations D = {depth}" for depth in PAPER_DEPTHS), *_NAMES)
@@ -74,7 +71,7 @@ def below_the_task(evidence: "Evidence", model: str) -> str:
         [*numbers(evidence, name, f"{model}, equations D = 1"), math.nan][0]
         for name in ("accuracy", "acceptance")
     )
-    if math.isnan(accepted) or min(accuracy, accepted) >= LEAST_OF_ONE_STEP:
+    if math.isnan(accepted) or THRESHOLD.holds(accuracy, accepted):
         return ""
     # Of no acceptable answer there is no accuracy.
     right = "none" if math.isnan(accuracy) else f"{100 * accuracy:.0f} %"
@@ -104,7 +101,9 @@ def answers(evidence: "Evidence", part: str) -> Samples:
     values = numbers(evidence, "correct", part)
     known = [value for value in values if not math.isnan(value)]
     if not known:
-        return Samples(values, unit="question", note=NO_ANSWER if values else NOTHING)
+        return Samples(
+            values, unit="question", note="no acceptable answer to any question" if values else NOTHING
+        )
     right, unanswered = round(sum(known)), len(values) - len(known)
     given = wilson(right, len(known))
     widest = (wilson(right, len(values))[0], wilson(right + unanswered, len(values))[1])

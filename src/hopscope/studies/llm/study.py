@@ -1,7 +1,7 @@
 """Do language models solve retrieval problems in words (paper, section 4)?  Nothing is trained; models are asked."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +78,15 @@ def followed(evidence: "Evidence") -> Iterator[dict[str, Any]]:
 
 def figures(options: Options) -> Iterable[charts.Figure]:
     """The paper's Figure 2, and which chains wrong answers follow."""
-    look: Mapping[str, Any] = {"title": "accuracy, given an acceptable answer", "ends": (0.0, 1.0)}
+    look: Any = {"title": "accuracy, given an acceptable answer", "ends": (0.0, 1.0), "by": "model"}
+    share: Any = {"title": "share of wrong answers", "name": "followed"}
     found = [
-        charts.dots("accuracy", "at", by="model", rows=partial(of_each, True), name="formulations", **look)
+        charts.dots("accuracy", "at", rows=partial(of_each, True), name="formulations", **look),
+        charts.sweep("accuracy", "at", rows=partial(of_each, False), name="depths", **look),
+        charts.sweep("share", "lines", by="model", panel="formulation", rows=followed, **share),
     ]
-    if "equations" in options.formulations and len(options.depths) > 1:
-        found.append(
-            charts.sweep("accuracy", "at", by="model", rows=partial(of_each, False), name="depths", **look)
-        )
-    share: Mapping[str, Any] = {"title": "share of wrong answers", "name": "followed"}
-    return [*found, charts.sweep("share", "lines", by="model", panel="formulation", rows=followed, **share)]
+    several = "equations" in options.formulations and len(options.depths) > 1
+    return found if several else [found[0], found[2]]
 
 
 study = Study(

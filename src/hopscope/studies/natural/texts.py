@@ -76,10 +76,8 @@ def by_blocks(text: Text, found: "Labels", chance: "Sequence[Labels]") -> "NDArr
     from hopscope.language.hops import beyond_chance
 
     blocks = max(1, text.words // BLOCK)
-    own, *mixed = (np.array_split(each, blocks) for each in (found, *chance))
-    return np.array(
-        [beyond_chance(part, [*others], LIMIT) for part, *others in zip(own, *mixed, strict=True)]
-    )
+    pieces = zip(*(np.array_split(each, blocks) for each in (found, *chance)), strict=True)
+    return np.array([beyond_chance(own, others, LIMIT) for own, *others in pieces])
 
 
 @lru_cache(maxsize=8)

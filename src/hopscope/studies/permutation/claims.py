@@ -79,29 +79,31 @@ def claims(options: Options, study: "Study") -> list[Claim]:
     def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -> dict[str, Value]:
         return {way: value(end), ", ".join(filter(None, [way, read.LATE])): value("late")}
 
-    def whole(names: Sequence[str]) -> dict[str, list[list[Trained]]]:
-        """Readings that have some configurations, with these."""
-        found = {words: [read.named(some, name) for name in names] for words, some in of_reading.items()}
-        return {words: several for words, several in found.items() if all(several)}
+    def complete(names: Sequence[str]) -> dict[str, list[list[Trained]]]:
+        # Each reading that has every configuration, and not just those of one before; the first in any case.
+        found = dict[str, list[list[Trained]]]()
+        for words, some in of_reading.items():
+            several = [read.named(some, name) for name in names]
+            if not found or (all(several) and several not in found.values()):
+                found[words] = several
+        return found
 
     def readings(ways: Value | Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
-        found, (first, *others), complete = dict[str, Value](), of_reading, whole(names)
-        # A reading is another one if it has every configuration, and not just those of a reading before.
-        different = [words for words in others if words in complete]
-        seen = [complete.get(first)]
-        for words in (first, *different):
-            if words != first and complete[words] in seen:
-                continue
-            seen.append(complete.get(words))
+        found = dict[str, Value]()
+        for words in complete(names):
             labels = {each.cell.name for each in of_reading[words]}
             for way, value in (ways if isinstance(ways, Mapping) else {"": ways}).items():
                 found[", ".join(filter(None, [words, way]))] = partial(read.of_reading, labels, value)
         return found
 
     def untried(names: Sequence[str], score: str = "", lengths: Sequence[float] = (20, 50)) -> Value:
-        several = [[each for some in found for each in some] for found in whole(names).values()]
-        batches = {each.batch_size for found in several for each in found}
-        alike = [{each.epochs for each in found} for found in several]
+        whole = [
+            [each for some in several for each in some]
+            for several in complete(names).values()
+            if all(several)
+        ]
+        batches = {each.batch_size for found in whole for each in found}
+        alike = [{each.epochs for each in found} for found in whole]
         lacking = [f"batch {size}" for size in read.BATCHES if size not in batches]
         lacking += [f"{length:g} epochs" for length in lengths if {length} not in alike]
         return partial(read.untried, lacking, score)

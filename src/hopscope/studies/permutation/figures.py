@@ -78,14 +78,14 @@ def figures(options: Options, study: "Study") -> list[Figure]:
                  **of("battery", recalling, [*ABLATIONS])),
         ]  # fmt: skip
     for name in options.sweeps:
-        found.append(final(f"sweep_{name}", dict.fromkeys([*base, *SWEEPS[name].names])))
+        found.append(final(f"sweep_{name}", dict.fromkeys([*base, *SWEEPS[name]])))
     if "values" in options.sweeps:
         plain = [cell.name for cell in options.grid if cell.bare.startswith("d32/2 plain")]
         found.append(dots("memorised_share", y="configuration", split="train", name="memorised",
                           **of("posteriors", plain)))  # fmt: skip
     if "slots" in options.sweeps:
         found.append(cells("recall", x="configuration", y="part", name="recall_by_pair",
-                           **of("slots", SWEEPS["slots"].names)))  # fmt: skip
+                           **of("slots", SWEEPS["slots"])))  # fmt: skip
     return found
 
 

@@ -94,42 +94,31 @@ def _written(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-class Sweep(NamedTuple):
-    """Configurations of a further question.
-
-    Attributes:
-        names: of the configurations.
-        claimed: whether a claim hangs on it: then it has as many seeds as the study.
-        whole: whether everything is measured of it, or the basic numbers alone.
-    """
-
-    names: tuple[str, ...]
-    claimed: bool = False
-    whole: bool = False
-
-
 _CLAIMED = ("d16/1 plain", "d32/2 repeats", "d32/2 plain", "d32/2 plain V=4")
 _SIZES = ("8/1", "8/2", "16/2", "24/1", "24/2", "32/4", "48/2", "64/1", "64/2")
-SWEEPS = {
-    "batch": Sweep(("d16/1 plain batch=128", "d32/2 repeats batch=128"), True, True),
-    "batches": Sweep(
-        (*(f"{name} batch={size}" for size in (64, 128, 512) for name in (*ALL, "d32/2 plain V=4")),), True
-    ),
-    "epochs": Sweep(
-        (*(f"{name} repeats epochs=20" for name in ("d16/1", "d32/1", "d32/2")), "d16/1 plain epochs=50",
-         "d32/2 plain epochs=200", "d32/2 plain V=4 epochs=200"), True,
-    ),
-    "splits": Sweep((*(f"{name} split={split}" for split in range(1, 10) for name in _CLAIMED),), True),
-    "positions": Sweep(("d32/2 repeats positions=none", "d32/2 repeats positions=pair"), True, True),
-    "memorisation": Sweep(("d32/2 plain V=4",), True, True),
-    "values": Sweep((*(f"d32/2 plain V={values}" for values in (3, 6, 7, 8)),
-                     *(f"d32/2 repeats V={values}" for values in (3, 4, 6, 7, 8)))),
-    "capacity": Sweep((*(f"d{size} repeats" for size in _SIZES),)),
-    "ratio": Sweep((*(f"d32/2 repeats ratio={ratio}" for ratio in (0.05, 0.1, 0.2, 0.5, 0.8, 1)),)),
-    "slots": Sweep((*(f"d32/2 repeats slots={slots}" for slots in ("2", "3", "4", "2+3+4+5")),
-                    "d32/2 repeats sources=1", "d32/2 repeats sources=4")),
+SWEEPS: Mapping[str, tuple[str, ...]] = {
+    "batch": ("d16/1 plain batch=128", "d32/2 repeats batch=128"),
+    "batches": (*(f"{name} batch={size}" for size in (64, 128, 512) for name in (*ALL, "d32/2 plain V=4")),),
+    "epochs": (*(f"{name} repeats epochs=20" for name in ("d16/1", "d32/1", "d32/2")), "d16/1 plain epochs=50",
+               "d32/2 plain epochs=200", "d32/2 plain V=4 epochs=200"),
+    "splits": (*(f"{name} split={split}" for split in range(1, 10) for name in _CLAIMED),),
+    "positions": ("d32/2 repeats positions=none", "d32/2 repeats positions=pair"),
+    "memorisation": ("d32/2 plain V=4",),
+    "values": (*(f"d32/2 plain V={values}" for values in (3, 6, 7, 8)),
+               *(f"d32/2 repeats V={values}" for values in (3, 4, 6, 7, 8))),
+    "capacity": (*(f"d{size} repeats" for size in _SIZES),),
+    "ratio": (*(f"d32/2 repeats ratio={ratio}" for ratio in (0.05, 0.1, 0.2, 0.5, 0.8, 1)),),
+    "slots": (*(f"d32/2 repeats slots={slots}" for slots in ("2", "3", "4", "2+3+4+5")),
+              "d32/2 repeats sources=1", "d32/2 repeats sources=4"),
 }  # fmt: skip
-"""Other batches, lengths, splits of the mappings, position codes; memorising four values; and one thing at a time."""
+"""Further question → configurations: other batches, lengths, splits of the mappings, position codes; memorising four
+values; and one thing at a time."""
+
+WITH_CLAIMS = ("batch", "batches", "epochs", "splits", "positions", "memorisation")
+"""Sweeps on which a claim hangs: they have as many seeds as the study."""
+
+IN_FULL = ("batch", "positions", "memorisation")
+"""Sweeps of which everything is measured, and not the basic numbers alone."""
 
 
 class Options(Config):
@@ -174,12 +163,12 @@ class Options(Config):
     @cached_property
     def claimed(self) -> list[Cell]:
         """Those that are asked for themselves, or by a sweep on which a claim hangs; the others are swept."""
-        return self._with(name for name in self.sweeps if SWEEPS[name].claimed)
+        return self._with(name for name in self.sweeps if name in WITH_CLAIMS)
 
     @cached_property
     def whole(self) -> set[str]:
         """Names of those of which everything is measured."""
-        found = self._with(name for name in self.sweeps if SWEEPS[name].whole)
+        found = self._with(name for name in self.sweeps if name in IN_FULL)
         return {cell.name for cell in found} if self.measurements == "all" else set()
 
     @cached_property
@@ -189,7 +178,7 @@ class Options(Config):
 
     def _with(self, sweeps: Iterable[str]) -> list[Cell]:
         asked = ALL if self.all_configurations else self.configurations
-        names = [*asked, *(name for sweep in sweeps for name in SWEEPS[sweep].names)]
+        names = [*asked, *(name for sweep in sweeps for name in SWEEPS[sweep])]
         return [*dict.fromkeys(map(Cell.parse, names))]
 
     def epochs(self, cell: Cell) -> float:

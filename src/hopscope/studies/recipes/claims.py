@@ -8,16 +8,7 @@ from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.studies.chains.evidence import asked_for, has, steps_learned
 from hopscope.studies.chains.recipe import QUICK_TRAINING
-from hopscope.studies.recipes.grid import (
-    ALL_ON,
-    HEADS,
-    SCHEDULE,
-    SHAPES,
-    STEPS,
-    Recipe,
-    starts,
-    without,
-)
+from hopscope.studies.recipes.grid import ALL_ON, HEADS, SCHEDULE, SHAPES, STEPS, Recipe, starts, without
 
 if TYPE_CHECKING:
     import pandas as pd

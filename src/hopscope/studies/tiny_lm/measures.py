@@ -107,10 +107,8 @@ def _read(context: Context, place: int, member: int) -> Rows:
         return
     file = context.save(f"circuit-{member}", circuit(reading, models, task))
     yield row(metric="circuit", value=1.0, file=file)
-    found = {
-        "heads": reading.circuit.heads,
-        "paths": reading.circuit.paths,
-        "minimal_circuits": reading.minimal,
-    }
-    yield from (row(metric=name, value=float(len(several))) for name, several in found.items())
-    yield from (row(metric="circuit_loss", part=part, value=reading.loss[part]) for part in ("full", "rules"))
+    heads, paths = reading.circuit.heads, reading.circuit.paths
+    for name, several in (("heads", heads), ("paths", paths), ("minimal_circuits", reading.minimal)):
+        yield row(metric=name, value=float(len(several)))
+    for part in ("full", "rules"):
+        yield row(metric="circuit_loss", part=part, value=reading.loss[part])

@@ -63,7 +63,7 @@ class Options(Config):
         return self
 
 
-def configurations(options: Options, study: Study) -> list[Configuration]:
+def configurations(options: Options, study: Any) -> list[Configuration]:
     """One configuration for each mixture.
 
     Raises:
@@ -71,23 +71,14 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
     """
     if find_spec("inspect_ai") is None:
         raise UserError("inspect_ai: expected this package, found none; pip install 'hopscope[llm]'")
-    every, mixtures = depths_of(study), dict[str, Any](zip(options.mixtures, options.mixtures, strict=True))
+    every, mixtures = study.task.depths, dict[str, Any](zip(options.mixtures, options.mixtures, strict=True))
     if options.corpus is not None:
         mixtures[CORPUS] = shares(options.corpus, every)
     if options.control and len(every) == 1:
-        wanted = "several depths, of which the control has the last"
-        raise UserError(
-            f"control: expected {wanted}, found {every[0]} alone; take more depths, or no control"
-        )
+        raise UserError(f"control: expected several depths, found {every[0]} alone; take more, or no control")
     if options.control:
         mixtures[DEEPEST] = (*(0.0 for _ in every[:-1]), 1.0)
     return [Configuration(label=name, overrides={"task.mixture": each}) for name, each in mixtures.items()]
-
-
-def depths_of(study: Study) -> tuple[int, ...]:
-    """How many rounds the questions of a study have, ascending."""
-    assert isinstance(study.task, Equations)
-    return study.task.depths
 
 
 @lru_cache(maxsize=8)
@@ -115,14 +106,13 @@ def right_at_once(mixture: str, depth: int, evidence: "Evidence") -> Any:
     return evidence.last("first_accuracy", measure="exam", part=part_of(depth), configuration=mixture)
 
 
-def claims(options: Options, study: Study) -> list[Claim]:
+def claims(options: Options, study: Any) -> list[Claim]:
     """The claim of the study: a part for each mixture.
 
     Where texts of the largest depth alone are enough, a mixture is no curriculum: such a control takes a verdict
     back, and without one there is none.
     """
-    assert study.training is not None
-    steps, deepest = study.training.steps, depths_of(study)[-1]
+    steps, deepest = study.training.steps, study.task.depths[-1]
     mixtures = ("zipf", "uniform") if options.corpus is None else ("zipf", "uniform", CORPUS)
     lacking = [f"{steps:,} of {PAPER_STEPS:,} steps"] * (steps < PAPER_STEPS)
     lacking += ["no control (texts of the largest depth alone)"] * (not options.control)
@@ -164,9 +154,8 @@ def by_depth(depths: tuple[int, ...], evidence: "Evidence") -> Iterator[dict[str
                 yield {"mixture": evidence.configurations[member], **of}
 
 
-def figures(options: Options, study: Study) -> list[charts.Figure]:
+def figures(options: Options, study: Any) -> list[charts.Figure]:
     """The right panel of the paper's Figure 2, of models of our own; and accuracy during training."""
-    assert isinstance(study.task, Equations)
     names = {f"accuracy_{part_of(depth)}": f"D = {depth}" for depth in study.task.depths}
     look: Any = {"levels": {"a guess": 1.0 / study.task.chains}, "ends": (0.0, 1.0)}
     rows = partial(by_depth, study.task.depths)
