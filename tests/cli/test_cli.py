@@ -163,7 +163,7 @@ def test_an_interrupt_is_told_and_what_is_done_is_kept(folder):
             ["--no-repeated", "--training-steps", "300"],
             {"task.repeated": False, "training.steps": 300},
         ),
-        ("depth", ["--seeds", "3"], {"seeds": 3}),
+        ("depth", ["--seeds", "5"], {"seeds": 5}),
     ],
 )
 def test_a_flag_may_leave_out_the_part_of_the_study_that_it_is_of(name, words, fields):
