@@ -17,13 +17,17 @@ from hopscope.study.load import load
 from table_makers.common import estimates, evidence_of, markdown, read_json, study_of
 
 
+HERE = {"reproduced": "holds", "refuted": "fails", "inconclusive": "open"}
+"""Verdict at a run's own scale → the word of pages and ledgers."""
+
+
 def verdicts(run: str) -> str:
     """Every claim of a run that was run, as it was judged when the run was made."""
     rows = []
     for claim in (each for each in read_json(f"{run}/claims.json") if each["verdict"] != "not run"):
         value, here = estimates(claim["value"], claim["interval"]), claim.get("here") or {}
         shown = [claim["id"], claim["statement"], value, str(claim["n"])]
-        rows.append([*shown, here.get("verdict", "–"), claim["verdict"]])
+        rows.append([*shown, HERE.get(here.get("verdict"), "–"), claim["verdict"]])
     columns = ["claim", "statement", "value [95 % interval]", "n", "at this run's own scale", "of the source"]
     return markdown(columns, rows)
 

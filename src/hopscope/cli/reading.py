@@ -53,7 +53,7 @@ def claims(arguments: Sequence[str]) -> None:
             print(f"{run.path.parent.name} {run.path}")
             text = ledger.text(long=options.long, width=screen.width) if ledger is not None else ""
             screen.print(f"  {outcome}" if listing else text, markup=False)
-    if options.json:
+    if options.json and (entries or fault is None):
         print(json.dumps(entries, indent=1, ensure_ascii=False))
     if fault is not None:
         raise fault
