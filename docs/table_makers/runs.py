@@ -16,7 +16,6 @@ from hopscope.page.verdicts import row_of
 from hopscope.study.load import load
 from table_makers.common import estimates, evidence_of, markdown, read_json, study_of
 
-
 HERE = {"reproduced": "holds", "refuted": "fails", "inconclusive": "open"}
 """Verdict at a run's own scale → the word of pages and ledgers."""
 

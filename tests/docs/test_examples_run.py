@@ -16,6 +16,7 @@ EXAMPLES = [text for kind, text, _ in blocks_of(ROOT / "README.md") if kind == "
 
 
 @pytest.mark.long
+@pytest.mark.extras
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_an_example_of_the_readme(number, tmp_path, monkeypatch):
     """A study trains a few steps; what another example runs has the preset smoke."""

@@ -178,6 +178,7 @@ class _Unit:
     share: float = 0.0  # of its work that is done
     losses: Sequence[float] = ()
     diverged: Sequence[int] = ()
+    done: bool = False
 
 
 class Bar:
@@ -210,8 +211,8 @@ class Bar:
         if kind == "warning":
             self._tell(f"hopscope: warning: {message['message']}")
         elif kind in ("found", "done"):
-            unit.share, unit.losses = 1.0, ()
-            if kind == "done" and all(each.share == 1.0 for each in self._units.values()):
+            unit.share, unit.losses, unit.done = 1.0, (), True
+            if kind == "done" and all(each.done for each in self._units.values()):
                 self._show("trained and measured", pause=0.0)
         elif kind == "phase":
             self._show(f"{unit.name}: {message['name']}")
