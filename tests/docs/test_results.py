@@ -30,7 +30,7 @@ CHANGED = {
     },
     "permutation/readings": {"P8": OPENED},
     "permutation/no-positions": dict.fromkeys(("P9b", "P12"), "added"),
-    # Circuits that one proof alone explains count no longer.
+    # Circuits that no proof accepts count no longer.
     "campaign/transformers-abc": {"N14": {"n": (2, 1), "interval": ...}},
     "campaign/transformers-abc-torch-schedule": {"N14": {"n": (6, 5), "interval": ..., "value": ...}},
 }

@@ -247,8 +247,10 @@ class Study(BaseModel, metaclass=OneLine):
 
     def check_open(self, names: Iterable[str]) -> None:
         """Refuse fields that would have no effect, because all configurations give them, by a `UserError`."""
+        names = list(names)
+        pinned = self._pinned() if names else set[str]()
         for name in names:
-            if _short(name) in self._pinned():
+            if _short(name) in pinned:
                 wanted = f"a field that the configurations of the study {self.name!r} leave open"
                 raise UserError(f"{name}: expected {wanted}, found one that all give; change it there")
 
