@@ -17,7 +17,7 @@ import torch
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
 from hopscope.training.config import Training
-from hopscope.training.engines.batches import batches
+from hopscope.training.engines.autograd import batches
 
 from ._shapes import STEPS, Shape
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
-from hopscope.training.engines.batches import batches
+from hopscope.training.engines.autograd import batches
 
 from ._shapes import STEPS, Shape
 

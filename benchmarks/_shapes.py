@@ -123,8 +123,8 @@ class Ours:
         device: str = "cpu",
     ):
         training, numbers = shape.training(precision), torch.tensor(seeds, device=device)
-        self.engine = engine or engines.choose(shape.task, shape.config, training, device)
-        module = engines.load(self.engine, shape.task, shape.config, training, device)
+        self.engine = engine or engines.choose(shape.task, shape.config, device)
+        module = engines.load(self.engine, shape.task, shape.config, device)
         self.ensemble = Transformer.initial(shape.config, numbers, device)
         optimiser = Optimiser(self.ensemble.flatten(), self.ensemble.decay_mask(), training)
         products: Any = "bfloat16" if precision == "bfloat16" else "float32"

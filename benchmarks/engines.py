@@ -13,14 +13,14 @@ from ._timing import Asked, Comparison
 def measure(asked: Asked) -> Iterator[Comparison]:
     """One comparison, by default of the laptop's deep model; engines that cannot train it are left out."""
     shape = shape_of(asked, "depth")
-    first = engines.choose(shape.task, shape.config, shape.training(), "cpu")
+    first = engines.choose(shape.task, shape.config, "cpu")
     names = [first, *(name for name in engines.ENGINES if name not in (first, "compiled"))]
     programs: dict[str, Callable[[], Program]] = {}
     refused: dict[str, str] = {}
     for precision in ("float32", "bfloat16"):
         for name in names:
             try:
-                engines.load(name, shape.task, shape.config, shape.training(precision), "cpu")
+                engines.load(name, shape.task, shape.config, "cpu")
             except UserError as error:
                 refused[f"{name}, {precision}"] = str(error)
             else:

@@ -1,9 +1,9 @@
-"""Seconds that it takes to read the circuit of one model: planted ones of several depths, alone and within noise."""
+"""Seconds that it takes to read the circuit of one model: planted ones of several depths."""
 
 from collections.abc import Iterator
 from functools import partial
 
-from hopscope.circuits.plants import Plant, chain_plants, hidden
+from hopscope.circuits.plants import Plant, chain_plants
 from hopscope.circuits.reader import READ, Reading, read
 from hopscope.errors import UserError
 
@@ -35,6 +35,5 @@ def measure(asked: Asked) -> Iterator[Comparison]:
 
 
 def chosen() -> list[Plant]:
-    """The plants that are read; one also in a wider model with MLPs, whose idle heads and units are noise."""
-    by_name = {plant.name: plant for plant in chain_plants() if plant.name in NAMES}
-    return [*by_name.values(), hidden(by_name["doubling 18"])]
+    """The plants that are read."""
+    return [plant for plant in chain_plants() if plant.name in NAMES]

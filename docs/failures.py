@@ -8,8 +8,8 @@ import vl_convert
 from table_makers.common import evidence_of, study_of
 
 from hopscope.page.facts import symbol
-from hopscope.studies.chains.diagnosis import diagnosed
 from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.first_steps.study import diagnosed
 
 RUN, TO = "depth/laptop", Path(__file__).resolve().parent / "failures.png"
 SHOWN = ["learned", "early plateau", "only induction heads", "long chains fail"]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from table_makers import circuits, language, runs, speed, theory, training
+from table_makers import circuits, language, ledger, runs, speed, theory, training
 
 DOCS = Path(__file__).resolve().parent
 
@@ -25,6 +25,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "judged-anew": runs.judged_anew,
     "language-changes": language.language_changes,
     "language-models": language.language_models,
+    "ledger": ledger.ledger,
     "page": runs.page,
     "permutation-circuits": circuits.permutation_circuits,
     "recipe-effects": training.recipe_effects,

@@ -110,8 +110,6 @@ def test_words_are_uniform_and_numbers_normal():
     n = torch.tensor([5, 24, 97])[:, None]
     for row, size in zip(rng.integers(drawn[..., 0], drawn[..., 1], n).numpy(), (5, 24, 97), strict=True):
         assert stats.chisquare(np.bincount(row, minlength=size)).pvalue > 1e-3
-    ranks = rng.permutation_index(drawn[..., 2], drawn[..., 3], 5).flatten()
-    assert stats.chisquare(np.bincount(ranks.numpy(), minlength=120)).pvalue > 1e-3
 
 
 @given(arrays(np.int64, (5, 4), elements=st.one_of(WORD, st.sampled_from([0, 255, MASK - 1, MASK]))))
@@ -151,15 +149,9 @@ def test_ranking_inverts_unranking(n, data):
 
 @pytest.mark.parametrize(
     "address",
-    [
-        (-1, 0, 0, 0, 0),
-        (2**63, 0, 0, 0, 0),
-        (0, 2**32, 0, 0, 0),
-        (0, 0, -1, 0, 0),
-        (0, 0, 0, 2**32, 0),
-        (0, 0, 0, 0, -1),
-    ],
-)
+    [(-1, 0, 0, 0, 0), (2**63, 0, 0, 0, 0), (0, 2**32, 0, 0, 0),
+     (0, 0, -1, 0, 0), (0, 0, 0, 2**32, 0), (0, 0, 0, 0, -1)],
+)  # fmt: skip
 def test_what_is_out_of_range_is_refused(address):
     with pytest.raises(ValueError, match=f"out of range.*found {min(address) or max(address)}"):
         rng.bits(*address)

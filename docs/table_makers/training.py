@@ -7,7 +7,7 @@ import pandas as pd
 
 from hopscope.page.facts import symbol
 from hopscope.studies.depth.values import LEARNED
-from hopscope.studies.recipes.grid import OFF, SHAPES, Recipe
+from hopscope.studies.recipes.study import OFF, SHAPES, recipe
 from table_makers.common import RESULTS, evidence_of, markdown, read_json
 
 
@@ -49,7 +49,7 @@ def recipe_effects(run: str) -> str:
     seeds = range(4)  # of every recipe
 
     def steps(shape: str, on: tuple[str, ...], seed: int) -> int:
-        return int(learned.get((Recipe(shape, on).label, seed), 0))
+        return int(learned.get((recipe(shape, on).label, seed), 0))
 
     rows = []
     for detail in OFF:

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,11 +57,8 @@ def run(
     Args:
         study: a study, the name of one, `package.module:name`, or `file.py`.
         preset: the fields to start from; by default `laptop` where the study has it, else the study as written.
-        out: root of the runs, or a URL where a copy of the run is kept.
-        device: `cpu`, `cuda`, or `auto` for CUDA where there is one.
-        threads: cores to use; by default all.
-        time_budget: seconds; what is done by then is kept.
-        executor, address, tracker: as on the command line.
+        out, device, threads, time_budget, executor, address, tracker: as on the command line; `out` is the root of the
+            runs, or a URL where a copy of the run is kept.
         fields: dotted fields that differ from the preset, such as `{"training.steps": 300}`.
         listen: hears the workers; `say` what else there is to tell, in words.
         more: as `fields`, for names without a dot, such as `seeds=3`.
@@ -86,7 +84,7 @@ def run(
     loaded = _loaded(study)
     with loaded.naming():
         preset, chosen = loaded.study.preset(preset), loaded.study.chosen(preset, {**(fields or {}), **more})
-    loaded = Loaded(chosen, loaded.reference, loaded.file, loaded.text)
+    loaded = replace(loaded, study=chosen)
     budget = TimeBudget(time_budget)
     with place_of(executor, address, loaded, say) as place:
         with loaded.naming():
@@ -116,16 +114,21 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
     `UserError`: a claim, a figure or the page has a fault; what was trained is kept.
     """
     from hopscope.page.page import write_page
+    from hopscope.training.config import departures
 
     study = loaded.study
     table = Evidence.of(measuring.rows_of_run(folder, study), folder.members, folder.config, folder.path)
     table.write(folder.path / "evidence.parquet")
-    before = Ledger.from_json(folder.read("claims.json")) if (folder.path / "claims.json").exists() else ()
-    rules, completion = folder.config["registration"], _completion(study)
-    verdicts = Ledger(
-        judge(claim, table, registered=rules, completion=completion, before=before)
-        for claim in study.all_claims()
-    )
+    known: dict[str, Any] = {"registered": folder.config["registration"]}
+    if (folder.path / "claims.json").exists():
+        known["before"] = Ledger.from_json(folder.read("claims.json"))
+    if study.task is not None:
+        # One word where every configuration is trained as it says, else what differs.
+        cells: list[Any] = [study.of(each) for each in study.grid()]
+        others = [departures(study.completion, cell.model, cell.training) for cell in cells]
+        differ = {name: f"{name} {value}" for other in others for name, value in other.items()}
+        known["completion"] = ", ".join([study.completion, *differ.values()])
+    verdicts = Ledger(judge(claim, table, **known) for claim in study.all_claims())
     folder.write("claims.json", verdicts.to_json())
     write_page(folder, loaded)
     folder.finish()
@@ -133,7 +136,8 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
 
 def conclude_again(folder: RunFolder) -> None:
     """Conclude a run that was trained but not concluded; any other is left as it is.  Errors as of `conclude`."""
-    if folder.is_done or not all(unit.is_whole for unit in folder.units):
+    over = folder.is_done or "source" not in folder.config  # committed results name no study to conclude them
+    if over or not all(unit.is_whole for unit in folder.units):
         return
     loaded = jobs.of_run(folder)
     with folder.locked(), loaded.naming():
@@ -161,49 +165,26 @@ def train(
 ) -> "Transformer":
     """Train members in this process, without a run folder.
 
-    Args:
-        task, model, training: as in a study.
-        seeds: how many, or which.
-        completion: start and schedule in one word; fields that `model` and `training` give themselves win.
-        device: where.
-
-    Returns:
-        The members after the last step; one that diverged keeps its weights from before.
-
-    Raises:
-        UserError: the model does not fit the task, or there is no such completion.
+    `task`, `model`, `training` and `completion` are as in a study; `seeds`: how many, or which.  A member that diverged
+    keeps its weights from before.  `UserError`: the model does not fit the task, or there is no such completion.
     """
     from hopscope.training.train import train as trained
 
-    study = Study(name="train", task=task, completion=completion, model=model, training=training)
-    assert study.model is not None and study.training is not None
-    return trained(task, study.model, study.training, seeds, device=device)
+    whole: Any = Study(name="train", task=task, completion=completion, model=model, training=training)
+    return trained(task, whole.model, whole.training, seeds, device=device)
 
 
 class Run:
     """A run, as a reader opens it: evidence, claims and weights are there without the study's file.
 
     Attributes:
-        folder: its folder; `path` is the folder's.
+        folder, path, config: its folder, where that is, and what was asked for (study, identity, units, registration).
+        members: all of them: number, seed, configuration, overrides.
     """
 
     def __init__(self, folder: RunFolder, loaded: Loaded | None = None):
-        self.folder, self._given = folder, loaded
-
-    @property
-    def path(self) -> Path:
-        """The folder."""
-        return self.folder.path
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """What was asked for: study, identity, members, units, registration."""
-        return self.folder.config
-
-    @property
-    def members(self) -> list[Member]:
-        """All members: number, seed, configuration, overrides."""
-        return self.folder.members
+        self.folder, self.path, self._given = folder, folder.path, loaded
+        self.config, self.members = folder.config, folder.members
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -225,8 +206,7 @@ class Run:
 
         `step` is that of the checkpoint, by default the last; `UserError`: there is no such member or checkpoint.
         """
-        unit, places = self._in_units([self._known(number)])[0]
-        return self._ensemble(unit, step).member(places[0])
+        return self._together([self._known(number)], step).member(0)
 
     def ensemble(self, *, step: int | None = None, **where: Any) -> "Transformer":
         """The members of one configuration at a checkpoint, by default the last, as one ensemble.
@@ -240,9 +220,15 @@ class Run:
             expected = f"members with {where or 'anything'}"
             raise UserError(f"ensemble: expected {expected}, found none in {self.path}")
         if len({member.configuration for member in chosen}) > 1:
-            found = f"found {_apart(chosen)}; choose one"
+            import pandas as pd
+
+            given = pd.DataFrame([member.overrides for member in chosen]).astype(str)
+            differ = [
+                f"{name}: {', '.join(each.unique())}" for name, each in given.items() if each.nunique() > 1
+            ]
+            found = f"found {'; '.join(differ) or 'several labels'}; choose one"
             raise UserError(f"ensemble: expected members of one configuration, {found}")
-        return _joined([self._ensemble(unit, step).select(places) for unit, places in self._in_units(chosen)])
+        return self._together(chosen, step)
 
     def circuit(
         self, number: int, step: int | None = None, say: Say = lambda words: None, **config: Any
@@ -268,36 +254,36 @@ class Run:
         about = {"study": self.config["study"], "run": self.path.name, "configuration": member.configuration}
         save(model, Path(to), {**about, "seed": member.seed, "step": model.step})
 
-    def _ensemble(self, unit: Any, step: int | None) -> "Transformer":
-        job = jobs.job_of(unit)
-        return jobs.ensemble_of(unit, lambda: jobs.task_of(job, self.loaded.study), step)
-
     def _known(self, number: int) -> Member:
-        for member in self.members:
-            if member.member == number:
-                return member
-        raise UserError(f"member: expected one of 0 to {len(self.members) - 1}, found {number}")
+        if not 0 <= number < len(self.members):
+            raise UserError(f"member: expected one of 0 to {len(self.members) - 1}, found {number}")
+        return self.members[number]
 
-    def _in_units(self, members: Sequence[Member]) -> list[tuple[Any, list[int]]]:
-        wanted = {member.member for member in members}
-        found = []
-        for unit in self.folder.units:
-            places = [place for place, member in enumerate(unit.members) if member.member in wanted]
-            found += [(unit, places)] if places else []
-        return found
+    def _together(self, members: Sequence[Member], step: int | None) -> "Transformer":
+        """Members of one configuration, which may be of several units, as one ensemble."""
+        import torch
+
+        from hopscope.models.transformer import Transformer
+
+        wanted, units = {each.member for each in members}, self.folder.units
+        units = [unit for unit in units if not wanted.isdisjoint(each.member for each in unit.members)]
+        job, parts = jobs.job_of(units[0]), []
+
+        def task() -> "Task":
+            return jobs.task_of(job, self.loaded.study)
+
+        for unit in units:
+            places = [place for place, each in enumerate(unit.members) if each.member in wanted]
+            parts.append(jobs.ensemble_of(unit, task, step).select(places))
+        every, first = [part.weights() for part in parts], parts[0]
+        together = Transformer(first.config, len(members))
+        together.load({name: torch.cat([weights[name] for weights in every]) for name in every[0]})
+        return together.knowing(task, [each.data_seed or 0 for each in members], first.step)
 
     def _repr_html_(self) -> str:
         from hopscope.page.displays import of_run
 
         return of_run(self.folder, self.claims if (self.path / "claims.json").is_file() else None)
-
-
-def _apart(members: Sequence[Member]) -> str:
-    every = dict[str, dict[str, None]]()
-    for name, value in (item for member in members for item in member.overrides.items()):
-        every.setdefault(name, {})[repr(value)] = None
-    differ = [f"{name}: {', '.join(values)}" for name, values in every.items() if len(values) > 1]
-    return "; ".join(differ) or "several labels"
 
 
 def _made(
@@ -321,33 +307,6 @@ def _made(
     mirror(run.create(record), url)
     say(f"working in {run.path}; a copy is kept at {url}")
     return run, lambda run: mirror(run, url)
-
-
-def _joined(parts: "Sequence[Transformer]") -> "Transformer":
-    import torch
-
-    from hopscope.models.transformer import Transformer
-
-    first = parts[0]
-    together = Transformer(first.config, sum(map(len, parts)))
-    every = [part.weights() for part in parts]
-    together.load({name: torch.cat([weights[name] for weights in every]) for name in every[0]})
-    seeds = [seed for part in parts for seed in part.seeds or ()]
-    return together.knowing(first._task, seeds, first.step)
-
-
-def _completion(study: Study) -> str | None:
-    # One word where every configuration is trained as it says, else what differs.
-    from hopscope.training.config import departures
-
-    if study.task is None:
-        return None
-    cells = [study.of(each) for each in study.grid()]
-    found: dict[str, Any] = {}
-    for cell in cells:
-        assert cell.model is not None and cell.training is not None
-        found |= departures(study.completion, cell.model, cell.training)
-    return ", ".join([study.completion, *(f"{name} {value}" for name, value in found.items())])
 
 
 def _loaded(study: Any) -> Loaded:

@@ -10,7 +10,6 @@ constants and test vectors of Random123).  A *word* is an unsigned 32-bit intege
 
 import math
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 _NAMES = "init train evaluate split probe resample pool intervene circuit text test"
-STREAMS: Final = MappingProxyType({name: number for number, name in enumerate(_NAMES.split())})
+STREAMS: Final = {name: number for number, name in enumerate(_NAMES.split())}
 """Stream names and their numbers.  A number once given never changes: recorded runs are addressed by it."""
 
 _MASK = 0xFFFFFFFF
@@ -35,21 +34,18 @@ def bits(
     index: int | Int64[Tensor, "..."],
     block: int | Int64[Tensor, "..."] = 0,
 ) -> Int64[Tensor, "... 4"]:
-    """Return the four words at each address.  The seed is the 64-bit Philox key; the counter is the rest.
+    """Return the four words at each address, of shape broadcast(seed, step, index, block) + (4,).
+
+    They are on the device of the tensors (without any: the CPU).  The seed is the 64-bit Philox key; the counter is the
+    rest.  `ValueError`: a plain integer is out of range, or the tensors are not int64 on one device.  Values *inside*
+    tensors are not checked, because that would wait for the device.
 
     Args:
-        seed: below 2**63.
-        stream: a name in `STREAMS`, or a number below 2**32.
-        step: training step or another counter, below 2**32.
-        index: sample or element, below 2**32.
-        block: 0, 1, 2 … where one address needs more than four words; below 2**32.
-
-    Returns:
-        Words of shape broadcast(seed, step, index, block) + (4,), on the device of the tensors (without any: the CPU).
-
-    Raises:
-        ValueError: a plain integer is out of range, or the tensors are not int64 on one device.  Values *inside*
-            tensors are not checked, because that would wait for the device.
+        seed: below 2**63; all others below 2**32.
+        stream: one of `STREAMS`, or a number.
+        step: training step or another counter.
+        index: sample or element.
+        block: 0, 1, 2 … where one address needs more than four words.
     """
     number = STREAMS[stream] if isinstance(stream, str) else stream
     fields = {"seed": seed, "stream": number, "step": step, "index": index, "block": block}
@@ -121,13 +117,6 @@ def tensor(
     return found.flatten(1)[:, :size].reshape(len(seeds), *shape)
 
 
-def permutation_index(
-    high: Int64[Tensor, "*shape"], low: Int64[Tensor, "*shape"], n: int
-) -> Int64[Tensor, "*shape"]:
-    """Draw the lexicographic rank of a permutation of n ≤ 12 things, uniformly below n! (of more: `ValueError`)."""
-    return integers(high, low, math.factorial(n))
-
-
 def permutation_from_index(index: Int64[Tensor, "*shape"], n: int) -> Int64[Tensor, "*shape n"]:
     """Return the permutation of 0 … n−1 with the given lexicographic rank (decoding its Lehmer code); n ≤ 20."""
     result = index.new_empty((*index.shape, n))
@@ -143,10 +132,10 @@ def permutation_from_index(index: Int64[Tensor, "*shape"], n: int) -> Int64[Tens
 
 
 def _rounds(even: Tensor, odd: Tensor, key: Tensor) -> Tensor:
-    # Words (0, 2) stand in `even`, (1, 3) in `odd`, both [2, *shape]; `key` is [2, ...].
-    # A round makes words 0 and 2 from the high halves of two products and words 1 and 3 from the low halves, each time
-    # swapping the pair.  Here the halves stay in place and the meaning of the leading axis alternates instead; the low
-    # halves stay unmasked until the end.  That leaves six tensor operations a round.
+    # Words (0, 2) stand in `even`, (1, 3) in `odd`, both [2, *shape]; `key` is [2, ...].  A round makes words 0 and 2
+    # from the high halves of two products and words 1 and 3 from the low halves, each time swapping the pair.  Here the
+    # halves stay in place and the meaning of the leading axis alternates instead; the low halves stay unmasked until
+    # the end.  That leaves six tensor operations a round.
     axes = even.dim() - 1
     key = key.reshape(2, *(1,) * (axes - key.dim() + 1), *key.shape[1:])
     rounds = torch.arange(_ROUNDS, device=key.device).reshape(-1, *(1,) * key.dim())

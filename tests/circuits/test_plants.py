@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hopscope.circuits.permutation_plants import permutation_plants
-from hopscope.circuits.plants import Plant, Read, chain_plants, hidden, plan, witness
+from hopscope.circuits.plants import Plant, Read, chain_plants, plan, witness
 from hopscope.circuits.weights import UNREAD, Copy, Design, Head, build
 from hopscope.errors import UserError
 from hopscope.tasks import Retrieval, held_out, losses
@@ -279,16 +279,3 @@ def test_nothing_reads_what_decoys_write(number):
 
     assert not any(written_and_read(decoy.layer, decoy.head) for decoy in plant.decoys)
     assert all(written_and_read(read.layer, read.head) for read in plant.circuits[0])
-
-
-def test_a_hidden_plant_answers_alike_among_heads_that_attend_as_trained_ones_do():
-    plant = next(plant for plant in suite() if plant.name == "doubling 18")
-    noisy, batch = hidden(plant, width=150, mlp_size=100), held(plant.task)
-    assert noisy.circuits == plant.circuits and noisy.model.config.width == 150
-    with torch.no_grad():
-        answers = [each.model(batch.inputs[0]) for each in (noisy, plant)]
-    torch.testing.assert_close(*answers, atol=0.05, rtol=0)
-    known = {read[:2] for read in (*plant.circuits[0], *plant.decoys)}
-    for layer, pattern in enumerate(patterns(noisy, batch)):
-        for head in {*range(plant.model.config.heads)} - {head for at, head in known if at == layer}:
-            assert 0.1 < float(pattern[:, head, 12:].amax(-1).mean()) < 0.9

@@ -206,7 +206,7 @@ def execution(task, shape):
             0.4 * torch.randn(weight.shape, generator=generator) + ("norm" in name and "weight" in name)
         )
     seeds = torch.tensor([11])
-    rows = Rows.of(found, draw(found, seeds, "circuit", 1, 50))
+    rows = Rows.drawn(found, 11, "cpu")
     return Execution(model, Grammar(found, rows, draw(found, seeds, "circuit", 0, 13), causal=config.causal))
 
 
@@ -214,7 +214,7 @@ def everywhere(run, shift):
     """A rule for every slot, of every kind."""
     found = {}
     for number, slot in enumerate(run.slots):
-        candidates = [each.rule for each in run.grammar.candidates(slot[2])]
+        candidates = [rule for rule, _ in run.grammar.candidates(slot[2])]
         kinds = [Uniform(), Identity(), candidates[number % len(candidates)], History(), Learned()]
         found[slot] = kinds[(number * number + shift) % len(kinds)]
     return found

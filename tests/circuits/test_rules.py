@@ -34,7 +34,7 @@ TASKS = {
 
 def grammar(task, causal=True, samples=SAMPLES):
     seeds = torch.tensor([3])
-    rows = Rows.of(task, draw(task, seeds, "circuit", 1, 64))
+    rows = Rows.drawn(task, 3, "cpu")
     return Grammar(task, rows, draw(task, seeds, "circuit", 0, samples), causal=causal)
 
 
@@ -70,7 +70,7 @@ def test_every_rule_is_the_pattern_of_plain_loops(task, causal):
     found = grammar(TASKS[task], causal)
     assert (found.rows.sum(0) == 1).all()
     for role in range(len(found.roles)):
-        rules = [each.rule for each in found.candidates(role)]
+        rules = [rule for rule, _ in found.candidates(role)]
         if len(rules) > 2 and isinstance(rules[-1], OverRole | Related):
             rules.append(TwoTargets(first=rules[-1], second=Identity(), share=0.3))
         for rule in rules:
@@ -104,9 +104,9 @@ def test_each_read_has_one_name_the_simplest(task):
     found = grammar(TASKS[task])
     for role in range(len(found.roles)):
         candidates = found.candidates(role)
-        assert [type(each.rule) for each in candidates[:1]] == [Uniform]
-        for one, candidate in enumerate(candidates):
-            assert not any(torch.equal(candidate.pattern, other.pattern) for other in candidates[:one])
+        assert [type(rule) for rule, _ in candidates[:1]] == [Uniform]
+        for one, (_, pattern) in enumerate(candidates):
+            assert not any(torch.equal(pattern, other) for _, other in candidates[:one])
     hops = [
         Related(relation=name)
         for name in ("previous", "pair_mate", "same_symbol", "hop_1", "hop_2", "hop_10", "own")
@@ -126,9 +126,7 @@ def test_each_read_has_one_name_the_simplest(task):
 def words(task):
     found = grammar(task)
     return {
-        found.words(roles): {
-            said(each.rule): found.target(role, each.rule) for each in found.candidates(role)
-        }
+        found.words(roles): {said(rule): found.target(role, rule) for rule, _ in found.candidates(role)}
         for role, roles in enumerate(found.roles)
     }
 
@@ -147,12 +145,13 @@ def test_words_of_rows_and_targets():
 def test_the_two_targets_that_a_head_mixes():
     found = grammar(TASKS["chain"])
     role = [found.words(roles) for roles in found.roles].index("query")
-    by_name = {said(each.rule): each for each in found.candidates(role)}
-    mixed = 0.7 * by_name["hop_1"].pattern + 0.3 * by_name["hop_2"].pattern
-    two = found.two_targets(role, mixed)
-    assert two == TwoTargets(first=by_name["hop_1"].rule, second=by_name["hop_2"].rule, share=0.7)
-    assert (found.target(role, two), said(two)) == ("second 1 + second 2", "hop_1 70% + hop_2")
-    assert found.two_targets(role, by_name["hop_1"].pattern) is None
+    (one, first), (two, second) = (
+        {said(each[0]): each for each in found.candidates(role)}[f"hop_{n}"] for n in (1, 2)
+    )
+    mixed = found.two_targets(role, 0.7 * first + 0.3 * second)
+    assert mixed == TwoTargets(first=one, second=two, share=0.7)
+    assert (found.target(role, mixed), said(mixed)) == ("second 1 + second 2", "hop_1 70% + hop_2")
+    assert found.two_targets(role, first) is None
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def broken(evidence):
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"value": broken}, r"'C1': value: expected numbers, found AttributeError: .* \(test_judge.py, line \d+\)$"),
+        ({"value": broken}, r"'C1': value: expected numbers, found AttributeError"),
         ({"controls": {"c": broken}}, "control 'c': expected numbers"),
         ({"at_scale": broken}, "at_scale: expected"),
         ({"readings": {"b": broken}}, "reading 'b': expected"),

@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 from hopscope.cli import COMMANDS
+from hopscope.cli.parsing import bound
 from hopscope.cli.run import read_options
 from hopscope.errors import UserError
 from hopscope.study.load import load
@@ -16,10 +17,6 @@ from .pages import DOCS, PAGES, ROOT, blocks_of, name_of, prose_of, text_of
 STANDS_FOR = {"STUDY": "depth", "FILE.py": "copying.py", "FILE": "copying.py", "D": "3", "N": "3", "I": "0"}
 CHOSEN = ("--tracker NAME", "--suite NAME", "--executor NAME", "--FIELD", "--preset NAME", "hopscope COMMAND")
 """What stands for a choice."""
-
-
-class Parsed(Exception):
-    """A command was understood."""
 
 
 def commands_of(page):
@@ -40,7 +37,7 @@ def commands_of(page):
                 yield command.strip(), number
 
 
-def understood(words, files, monkeypatch):
+def understood(words, files):
     """Raise `UserError` where the words are no command."""
     name, *given = words
     if name.startswith("-"):
@@ -57,15 +54,7 @@ def understood(words, files, monkeypatch):
         read_options(load(study), rest, given[0])
         return
     module = import_module(f"hopscope.cli.{COMMANDS[name][0]}")
-    real = module.parse
-
-    def parse(*arguments):
-        real(*arguments)
-        raise Parsed
-
-    monkeypatch.setattr(module, "parse", parse)
-    with pytest.raises(Parsed):
-        getattr(module, name)([STANDS_FOR.get(word, word) for word in given if word != "--help"])
+    bound(getattr(module, name), [STANDS_FOR.get(word, word) for word in given if word != "--help"])
     if name == "bench" and "--suite" in given:
         suite = given[given.index("--suite") + 1]
         if not (ROOT / "benchmarks" / f"{suite}.py").is_file():
@@ -73,7 +62,7 @@ def understood(words, files, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) != "CHANGELOG.md"], ids=name_of)
-def test_commands_parse(page, tmp_path, monkeypatch):
+def test_commands_parse(page, tmp_path):
     for kind, text, _ in blocks_of(page):
         own = re.search(r"file=(\S+)", kind) or re.match(r'"""(\w+\.py)\b', text)
         if own:
@@ -83,8 +72,7 @@ def test_commands_parse(page, tmp_path, monkeypatch):
         try:
             words = shlex.split(command)
             if words:
-                with monkeypatch.context() as patched:
-                    understood(words, tmp_path, patched)
+                understood(words, tmp_path)
         except (UserError, ValueError) as error:
             wrong.append(f"line {line}: hopscope {command}: {error}")
     assert not wrong

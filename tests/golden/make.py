@@ -8,6 +8,7 @@ Tensors are kept as a hash of their bytes, and as sums for processors that round
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -61,8 +62,10 @@ TRAININGS = (
 
 
 def machine() -> list[str]:
-    """What decides the last bits of float numbers: the version of torch, and the vectors of the processor."""
-    return [torch.__version__, torch.backends.cpu.get_cpu_capability()]
+    """What decides the last bits of float numbers: the version of torch, and the processor's maker and vectors."""
+    info = Path("/proc/cpuinfo")
+    maker = re.search(r"vendor_id\s*:\s*(\S+)", info.read_text()) if info.exists() else None
+    return [torch.__version__, maker[1] if maker else "", torch.backends.cpu.get_cpu_capability()]
 
 
 def told(tensors: Iterable[Tensor]) -> list[Any]:
@@ -191,14 +194,14 @@ def trainings() -> dict[str, Any]:
         for here in map(study.of, study.grid()):
             assert here.task is not None and here.model is not None and here.training is not None
             config = here.model.for_task(here.task.shape())
-            if engine in ("autograd", engines.choose(here.task, config, here.training, "cpu")):
+            if engine in ("autograd", engines.choose(here.task, config, "cpu")):
                 break
         else:
             continue  # the engine is not installed
         training = here.training.model_copy(update={"batch_size": min(here.training.batch_size, 31)})
         model = Transformer.initial(config, torch.tensor([3, 5]))
         taken = Optimiser(model.flatten(), model.decay_mask(), training)
-        module = engines.load(engine, here.task, config, training, "cpu")
+        module = engines.load(engine, here.task, config, "cpu")
         gradient = module.gradient(model, here.task, training, torch.tensor([3, 5]), taken.gradient)
         losses = []
         for step in range(STEPS):

@@ -21,16 +21,7 @@ from .stub import Stub, solve
 pytest.importorskip("inspect_ai")
 
 from inspect_ai import eval
-from inspect_ai.model import (
-    ChatCompletionChoice,
-    ChatMessageAssistant,
-    Logprob,
-    Logprobs,
-    ModelOutput,
-    ModelUsage,
-    TopLogprob,
-    get_model,
-)
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from hopscope.language import evaluate
 from hopscope.language.evaluate import TASKS, ask
@@ -169,27 +160,13 @@ def test_an_evaluation_that_is_killed_goes_on(tmp_path):
     assert 3 <= len(stub.requests) - 5 <= 4
 
 
-def output(*tokens):
-    """Each token: its text, and the likeliest ones in its place."""
-    content = [
-        Logprob(token=text, logprob=-1.0, top_logprobs=[TopLogprob(token=t, logprob=p) for t, p in top])
-        for text, top in tokens
-    ]
-    message = ChatMessageAssistant(content="".join(text for text, _ in tokens))
-    return ModelOutput(
-        model="m", choices=[ChatCompletionChoice(message=message, logprobs=Logprobs(content=content))]
-    )
-
-
-def test_a_server_s_first_tokens_choose():
-    names, first = ("Amsterdam", "Athens", "Berlin"), evaluate.by_first_token
-    assert first(output(("Ber", [("Am", -1.5), ("Ber", -0.5)])), names) == "Berlin"
-    # White space is no answer, and what two answers share tells nothing.
-    assert first(output((" ", [(" ", -0.1)]), ("Am", [("Am", -0.3)])), names) == "Amsterdam"
-    assert first(output(("A", [("A", -0.2), ("Ber", -3.0)])), names) is None
-    assert first(output(("I", [("I", -0.1)])), names) is None
-    with pytest.raises(UserError, match="no log-probabilities"):
-        first(ModelOutput.from_content("m", "Berlin"), names)
+def test_a_server_cannot_choose(tmp_path):
+    with (
+        Stub() as stub,
+        pytest.raises(UserError, match="no model of this machine, which alone can choose; ask for"),
+    ):
+        ask([MODEL], kinds(["equations"], [2], 3, count=3, measure="choice"), tmp_path, base_url=stub.url)
+    assert not stub.requests
 
 
 def test_inspect_shows_shares_of_each_kind(tmp_path):

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from hopscope.errors import TimeBudgetReached, UserError
+from hopscope.errors import UserError
 from hopscope.language.questions import Questions
 
 transformers = pytest.importorskip("transformers")
 
-from hopscope.language import heads  # noqa: E402
-from hopscope.language.heads import Scores, attention, attentive, margins, matched, ranked, score  # noqa: E402
-from hopscope.language.reading import passages, read  # noqa: E402
+from hopscope.language.heads import Scores, attention, attentive, margins, matched, ranked, read, score  # noqa: E402
 
 from . import planted  # noqa: E402
 
@@ -55,8 +53,6 @@ def test_planted_heads_are_found_and_no_other_is_needed(built):
     )
     assert cost["margin"]["all"] > 5 and cost["margin"]["top"] < 0 and cost["guess"] == 0.25
     json.dumps(found)
-    lost = cost["lost"]["top_cost"]
-    assert len(lost) == 24 and np.mean(lost) == pytest.approx(cost["top_cost"][0])
 
 
 @pytest.mark.parametrize("method", ["mean", "zero"])
@@ -70,7 +66,7 @@ def test_each_planted_head_alone_is_needed(built, method):
     )
     for text in texts_of(built, own.model_copy(update={"start": 12})):
         instead = torch.stack([found.get(role, found[""]) for role in text.roles]) * (method == "mean")
-        right.append(margins(built, text, sets, instead) > 0)
+        right.append(np.array(margins(built, text, sets, instead)) > 0)
     shares = np.mean(right, 0)
     assert shares[:2].tolist() == [1.0, 1.0] and shares[2:].max() < 0.8
 
@@ -153,41 +149,6 @@ def test_a_head_replaced_by_zero_is_a_head_without_output_weights(random_one):
             map_.weight.copy_(weight)
 
 
-def test_a_score_that_was_ended_goes_on_and_its_answers_are_those_of_its_tokens(built, tmp_path, monkeypatch):
-    """What is kept of a question is found by its tokens and its answers' beginnings: other ones are asked anew."""
-    keep, asked = tmp_path / "heads" / "kept.json", []
-    how = {"top": (1,), "draws": 2, "keep": keep}
-    whole = score(built, EQUATIONS, **{**how, "keep": None})
-
-    def count(*arguments):
-        asked.append(arguments[1])
-        return margins(*arguments)
-
-    monkeypatch.setattr(heads, "margins", count)
-
-    def ended(words):
-        if len(asked) == 3:
-            raise TimeBudgetReached("over")
-
-    with pytest.raises(TimeBudgetReached):
-        score(built, EQUATIONS, say=ended, **how)
-    kept = keep.read_bytes()
-    assert score(built, EQUATIONS, **how) == whole and len(asked) == 5 and not keep.exists()
-    keep.write_bytes(kept)
-
-    def longer(*given):
-        text = read(*given)
-        return text._replace(answers=[(*answer, 1) for answer in text.answers])
-
-    monkeypatch.setattr(heads, "read", longer)
-    score(built, EQUATIONS, **how)
-    assert len(asked) == 10
-    monkeypatch.undo()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file"):
-        score(built, EQUATIONS, **{**how, "keep": tmp_path / "file" / "kept.json"})
-
-
 def test_cost_is_told_by_depth(built):
     """The model reads one step: deeper questions are guessed, with all heads or without."""
     found = score(built, EQUATIONS.model_copy(update={"depth": 2, "count": 12}), top=(2,), draws=2)
@@ -209,9 +170,7 @@ def test_heads_are_ranked_by_what_they_pay_above_a_uniform_one():
     }
     # Where the name that is asked for is the last token but one, reading it is reading the token before.
     found["answer:query"] = found["query:previous"]
-    assert ranked(found)[:3] == [(1, 2), (1, 0), (0, 1)] and ranked(found, "query:previous")[0] == (0, 0)
-    with pytest.raises(UserError, match="found 'nose'"):
-        ranked(found, "nose")
+    assert ranked(found)[:3] == [(1, 2), (1, 0), (0, 1)]
 
 
 def test_others_are_matched_layer_by_layer():
@@ -233,7 +192,7 @@ def test_others_are_matched_layer_by_layer():
     assert not counts[:5].any() and np.abs(counts[5:] - expected).max() < 5 * np.sqrt(expected)
 
 
-def test_what_cannot_be_scored_is_refused_in_one_line(built, tmp_path):
+def test_what_cannot_be_scored_is_refused_in_one_line(built):
     small = {"vocab_size": 11, "hidden_size": 12, "num_hidden_layers": 1}
     mamba = transformers.MambaForCausalLM(transformers.MambaConfig(**small, state_size=3))
     with pytest.raises(UserError, match=r"mamba: expected attention with an .* found Mamba"):
@@ -250,43 +209,8 @@ def test_what_cannot_be_scored_is_refused_in_one_line(built, tmp_path):
         score(built, EQUATIONS.model_copy(update={"repeats": 7}))
     with pytest.raises(UserError, match=r"top: expected 1 to 8, half of the .* found \[9\]"):
         score(built, EQUATIONS, top=(9,))
-    one = {"text": "b = 1\nb =", "facts": [], "query": "b", "answer": "1", "acceptable": ["1", "2"]}
-    fact = {"given": [0, 1], "found": "1", "step": 1}
-    for changes, words in (
-        ({}, "facts: expected List should have at least 1 item"),
-        ({"facts": [fact]}, "mark: expected 'b' once in the text, found it 2 times"),
-        ({"facts": [{**fact, "step": 2}]}, "expected steps 1, 2, … without a gap, found .2."),
-        (
-            {"facts": [fact], "acceptable": ["2", "3"]},
-            "acceptable: expected different answers, '1' among them",
-        ),
-    ):
-        (tmp_path / "p.json").write_text(json.dumps({**one, **changes}))
-        with pytest.raises(UserError, match=words) as raised:
-            passages(tmp_path / "p.json")
-        assert "\n" not in str(raised.value)
-
-
-def test_a_passage_is_read_like_a_question(built, tmp_path):
-    facts = [{"given": {"text": "b", "occurrence": 1}, "found": "1", "step": 1}]
-    one = {
-        "text": "b = 1\na = 0\nb =",
-        "facts": facts,
-        "query": [12, 13],
-        "answer": "1",
-        "acceptable": ["0", "1"],
-    }
-    (tmp_path / "p.json").write_text(json.dumps(one))
-    ((question, placed),) = passages(tmp_path / "p.json")
-    text = read(built.tokenizer, question, placed)
-    assert text.reads["answer:hop_1"] == {9: [2]} and text.reads["query:same_symbol"] == {8: [0]}
-    assert text.reads["facts:pair_mate"] == {2: [0]} and text.reads["answer:query"] == {9: [8]}
-    assert [text.answers[text.right]] == [(planted.VOCABULARY.index("1"),)]
-    found = score(built, passages(tmp_path / "p.json"), top=(1,), draws=2)
-    assert found["ablation"][0]["all"][0] in (0.0, 1.0) and found["ablation"][0]["top_cost"][1:] == [
-        None,
-        None,
-    ]
+    with pytest.raises(UserError, match="draws: expected at least 1, found 0"):
+        score(built, EQUATIONS, draws=0)
 
 
 def test_mentions_that_tokens_do_not_tell(built):
@@ -295,22 +219,8 @@ def test_mentions_that_tokens_do_not_tell(built):
     with pytest.raises(UserError, match=f"{one.id}: expected '.' .character 0. in whole, known tokens"):
         read(planted.tokenizer(vocabulary=words), one, EQUATIONS.put(one))
     lines = planted.tokenizer(vocabulary=("<unk>", *one.prompt.replace(" ", "").split("\n")), split=r"\n")
-    with pytest.raises(UserError, match="use another model, formulation or chat template"):
+    with pytest.raises(UserError, match="use another model or formulation"):
         read(lines, one, EQUATIONS.put(one))
-
-
-def test_a_chat_template_shifts_what_is_read(built):
-    (one, *_) = EQUATIONS.drawn()
-    template = "= = {% for m in messages %}{{ m['content'] }}{% endfor %} ? "
-    bare, chat = (
-        read(planted.tokenizer(each), one, EQUATIONS.put(one), bool(each)) for each in (None, template)
-    )
-    assert len(chat.ids) == len(bare.ids) + 3 and chat.answers == bare.answers
-    for name in ("query:hop_1", "facts:pair_mate", "facts:same_symbol"):
-        moved = {row + 2: [n + 2 for n in targets] for row, targets in bare.reads.get(name, {}).items()}
-        assert chat.reads.get(name, {}) == moved
-    with pytest.raises(UserError, match="chat template"):
-        read(planted.tokenizer("{{ messages[0]['content'] | upper }}"), one, EQUATIONS.put(one), True)
 
 
 def test_repeats_are_read_in_all_tellings(built):

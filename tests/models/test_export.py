@@ -79,3 +79,14 @@ def test_a_member_is_saved_and_opened_again(tmp_path):
     (tmp_path / "new" / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match="expected a model that Hopscope wrote"):
         load(tmp_path / "new")
+
+
+@pytest.mark.extras
+@pytest.mark.filterwarnings("ignore")
+def test_nnsight_traces_a_member_as_it_is():
+    nnsight, model = pytest.importorskip("nnsight"), model_of()
+    traced = nnsight.NNsight(model)
+    with traced.trace(TOKENS):
+        stream, found = traced.layers[0].output.save(), traced.output.save()
+    assert torch.equal(stream, model.cache(TOKENS)["blocks.0.hook_resid_post"])
+    assert torch.equal(found, model(TOKENS))

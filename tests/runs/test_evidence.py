@@ -246,9 +246,8 @@ def test_fields_of_several_kinds_and_none_at_all():
     table = evidence.to_arrow().select(["w", "x", "y", "z"]).to_pydict()
     assert table == {"w": [None, None], "x": ["1", '"1"'], "y": ["true", "0"], "z": [1.0, 2.5]}
     assert evidence.where(x=1).members == [0] and evidence.where(y=True).members == [0]
-    assert "&lt;b&gt;" in evidence._repr_html_() and "<b>" not in evidence._repr_html_()
     empty = Evidence.of([], [])
-    assert empty.members == [] and empty.to_pandas().empty and "<table" in empty._repr_html_()
+    assert empty.members == [] and empty.to_pandas().empty
     with told("it has none"):
         empty.last("loss")
 

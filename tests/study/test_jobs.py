@@ -209,19 +209,13 @@ study = hs.Study(name="odd", task=Odd(), model=hs.Model(), training=hs.Training(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (
-            "tokens = torch.randint(5, tokens.shape)",
-            "expected equal samples for equal draws, found others; take all",
-        ),
+        ("tokens = torch.randint(5, tokens.shape)", "expected equal samples for equal draws, found others; take all"),
         ("tokens = tokens + numpy.random.randint(2)", "expected equal samples for equal draws|0 to 4"),
         ("tokens = (tokens + random.randrange(5)) % 5", "take all random numbers from `draws`"),
         ("tokens = tokens[..., :2]", r"inputs: expected torch.int64 \[\d+, \d+, 3\]"),
-        (
-            "raise KeyError('x')",
-            r"odd.py, line 9: task Odd: expected samples of its shape, found KeyError: 'x'; mend the",
-        ),
+        ("raise KeyError('x')", r"odd.py, line 9: task Odd: expected samples of its shape, found KeyError: 'x'; mend"),
     ],
-)
+)  # fmt: skip
 def test_a_task_that_breaks_its_promises_is_refused_at_the_start(tmp_path, line, words):
     path = tmp_path / "odd.py"
     path.write_text(SAMPLES.replace("{line}", line), encoding="utf-8")

@@ -229,38 +229,20 @@ def test_a_measure_is_a_function_with_a_name(context):
     ("make", "words"),
     [
         (lambda: measure(lambda context: {}), "found '<lambda>'; give name=…"),
-        (
-            lambda: measure(lambda context: {}, name="a/b"),
-            "a name of letters, digits, '_', '.' and '-', found 'a/b'",
-        ),
-        (
-            lambda: measure(lambda context: {}, name="x", when="later"),
-            "one of end, checkpoints, training, run, found 'la",
-        ),
-        (
-            lambda: measure(lambda a, b: {}, name="two"),
-            "a function of one argument, the context, found two(a, b); let",
-        ),
+        (lambda: measure(lambda context: {}, name="a/b"), "a name of letters, digits, '_', '.' and '-', found 'a/b'"),
+        (lambda: measure(lambda context: {}, name="x", when="later"), "one of end, checkpoints, training, run, found"),
+        (lambda: measure(lambda a, b: {}, name="two"), "a function of one argument, the context, found two(a, b); let"),
         (lambda: measure("loss"), "expected a function of the context, found 'loss'"),
         (lambda: in_order([measures.attention_to]), "found attention_to; write @hs.measure"),
         (lambda: in_order([measures.attention_to]), "or call it if it returns a measure: attention_to(…)"),
         (lambda: in_order([made_up, made_up]), "different names, found 'made_up' twice"),
-        (
-            lambda: in_order([needing("a", "b")]),
-            "expected 'b', which it needs, among the study's measures, found a",
-        ),
+        (lambda: in_order([needing("a", "b")]), "expected 'b', which it needs, among the study's measures, found a"),
         (lambda: in_order([needing("a", "b"), needing("b", "a")]), "needs without a circle, found a → b → a"),
         (lambda: in_order([needing("a", "b"), needing("b", when="run")]), "before it (end), found b (run)"),
-        (
-            lambda: in_order([needing("a", "b", when="run"), needing("b", when="training")]),
-            "found b (training)",
-        ),
-        (
-            lambda: in_order([needing("a", "b", when="training"), needing("b")]),
-            "before it (training), found b (end)",
-        ),
+        (lambda: in_order([needing("a", "b", when="run"), needing("b", when="training")]), "found b (training)"),
+        (lambda: in_order([needing("a", "b", when="training"), needing("b")]), "before it (training), found b (end)"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_measure_is_refused(make, words):
     with pytest.raises(UserError, match=re.escape(words)) as caught:
         make()
@@ -384,24 +366,22 @@ def test_what_a_context_has_and_has_not(context, whole):
         {"metric": "x", "member": 11, "value": None},
         {"metric": "y", "value": 2.0, "member": None},
     ]
-    assert (here.samples, here.members, here.seeds) == (667, MEMBERS, MEMBERS)
+    assert (here.samples_at(23), here.members, here.seeds) == (667, MEMBERS, MEMBERS)
     assert here.batch(5, "train").inputs.shape == (3, 5, POSITIONS) and here.task == Classes()
     curve = context(needy, of_measure=lambda name: [{"metric": "loss", "member": 7, "value": 3.0}]).evidence
     assert curve.last("loss", member=7).tolist() == [3.0]
     run = needing("run", when="run")
+    early, others = (
+        needing("early", when="training"),
+        "a measure of checkpoints or of the run to ask for others",
+    )
     for ask, words in (
         (lambda: here.rows("other"), "needs (first), found 'other'; name it: needs=('other',)"),
         (lambda: whole(run).ensemble, "expected a measure of members, or context.at(unit).…"),
         (lambda: whole(run).held_out, "found when='run'"),
-        (
-            lambda: here.at(here.unit),
-            "a measure of checkpoints or of the run to ask for others, found when='end'",
-        ),
-        (lambda: context(needing("early", when="training")).save("a", [1]), "found when='training'"),
-        (
-            lambda: context(needing("early", when="training")).part("a", dict),
-            "to have parts, found when='training'",
-        ),
+        (lambda: here.at(here.unit), f"{others}, found when='end'"),
+        (lambda: context(early).save("a", [1]), "found when='training'"),
+        (lambda: context(early).part("a", dict), "to have parts, found when='training'"),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
             ask()

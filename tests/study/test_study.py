@@ -199,18 +199,10 @@ def test_what_does_not_fit_is_refused_in_one_line(study, fields, words):
 @pytest.mark.parametrize(
     ("field", "function", "words"),
     [
-        (
-            "configurations",
-            lambda options: [{"label": "a"}, {"label": "a"}],
-            "different labels, found 'a' twice",
-        ),
+        ("configurations", lambda options: [{"label": "a"}, {"label": "a"}], "different labels, found 'a' twice"),
         ("configurations", lambda options: [{"label": "a", "seeds": (1, 1)}], "different seeds from 0"),
         ("configurations", lambda options: [{"lable": "a"}], "no field 'lable'; did you mean 'label'?"),
-        (
-            "configurations",
-            lambda options: [{"overrides": {"model.layers": 0}}],
-            "'layers 0': model.layers: expected",
-        ),
+        ("configurations", lambda options: [{"overrides": {"model.layers": 0}}], "'layers 0': model.layers: expected"),
         ("configurations", lambda options: 1 / 0, "found ZeroDivisionError"),
         ("configurations", lambda options: [], "expected at least one, found none"),
         ("claims", lambda options: ["A"], "expected values of hs.Claim, found 'A'"),
@@ -218,7 +210,7 @@ def test_what_does_not_fit_is_refused_in_one_line(study, fields, words):
         ("figures", lambda options: [3], "expected figures such as"),
         ("figures", lambda options: 3, "found TypeError"),
     ],
-)
+)  # fmt: skip
 def test_what_a_function_of_the_options_gives_is_checked(study, field, function, words):
     made = study(**{field: function})
     ask = {"configurations": made.grid, "claims": made.all_claims, "figures": made.all_figures}[field]

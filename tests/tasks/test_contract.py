@@ -14,7 +14,6 @@ from hopscope.errors import UserError
 from hopscope.language import Equations
 from hopscope.tasks import (
     Batch,
-    Draws,
     Permutation,
     Retrieval,
     Shape,
@@ -307,10 +306,8 @@ def test_an_unknown_use_is_told_in_one_line():
     words = (
         r": expected samples for a use \('train', 'held-out', 'probe'\) or a stream of rng, found 'test set'"
     )
-    with pytest.raises(UserError, match=f"Copy{words}"):
-        draw(Copy(), SEEDS, "test set", 0, 3)
     with pytest.raises(UserError, match=f"draws{words}"):
-        Copy().sample(Draws(SEEDS, "test set", 0, 3))
+        draw(Copy(), SEEDS, "test set", 0, 3)
     equal(draw(Copy(), SEEDS, "evaluate", 0, 3), draw(Copy(), SEEDS, "held-out", 0, 3))
 
 
@@ -335,11 +332,11 @@ def test_a_field_may_not_hide_what_a_task_does():
             skills: int = 3
 
 
-def test_a_task_in_another_process_looks_for_itself():
+def test_a_task_in_another_process_is_the_same():
     task = Retrieval(steps=2)
     draw(task, SEEDS, "train", 0, 3)
     again = pickle.loads(pickle.dumps(task))  # noqa: S301
-    assert (again, again.checked_uses, task.checked_uses) == (task, set(), {"train"})
+    assert again == task and hash(again) == hash(task)
 
 
 def test_a_member_s_samples():

@@ -84,7 +84,7 @@ def by_engine(name, ensemble, task, training, steps=(3,), seeds=SEEDS):
     buffer = torch.zeros_like(ensemble.flatten())
     for view in ensemble.views(buffer).values():
         view.fill_(torch.nan)
-    module = engines.load(name, task, ensemble.config, training, "cpu")
+    module = engines.load(name, task, ensemble.config, "cpu")
     gradient = module.gradient(ensemble, task, training, seeds, buffer)
     for step in steps:
         losses = gradient(step)
@@ -93,7 +93,7 @@ def by_engine(name, ensemble, task, training, steps=(3,), seeds=SEEDS):
 
 def by_module(ensemble, task, training, step=3, seeds=SEEDS):
     """The same through plain modules, member by member."""
-    batch = draw(task, seeds, "train", step, training.batch_size, examples=training.examples, annotate=False)
+    batch = draw(task, seeds, "train", step, training.batch_size, examples=training.examples)
     losses, gradients = [], []
     for index in range(len(ensemble)):
         member, own = ensemble.member(index), batch.member(index)

@@ -46,23 +46,9 @@ EVERY = [pytest.param(n, marks=() if ENGINES[n] == "autograd" else needs_numba) 
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_rule_chooses_it(name, monkeypatch):
+def test_the_rule_chooses_it(name):
     task, model = CASES[name]
-    plain, rounded = Training(steps=3), Training(steps=3, precision="bfloat16")
-    config, expected = model.for_task(task.shape()), ENGINES[name]
-    assert engines.choose(task, config, plain, "cpu") == expected
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    assert engines.choose(task, config, rounded, "cpu") == expected
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": "Old Xeon"})
-    words = (
-        r"precision: expected a CPU that multiplies in bfloat16 \(.*\), found Old Xeon without; use precision"
-    )
-    with pytest.raises(UserError, match=words):
-        engines.choose(task, config, rounded, "cpu")
-    if expected == "autograd":  # named, it is what was asked for
-        return
-    with pytest.raises(UserError, match="precision: expected"):
-        engines.load(expected, task, config, rounded, "cpu")
+    assert engines.choose(task, model.for_task(task.shape()), "cpu") == ENGINES[name]
 
 
 @pytest.mark.parametrize("init", ["gpt2", "linear", "encoder", "mimetic", 0.61])
@@ -152,7 +138,7 @@ def test_shallow_shapes(values, ratio, batch, positions, width):
     model = Model(heads=2, head_dim=3, width=width, norm="post", activation="relu", positions=positions)
     ensemble, _ = members(task, model)
     # Two numbers, normed, are 1 and -1: what gradient is left is rounding.
-    tolerance = 1e-3 if width == 2 else 3e-5
+    tolerance = 1e-2 if width == 2 else 3e-5
     assert_close(
         by_engine("shallow", ensemble, task, training), by_module(ensemble, task, training), tolerance
     )
@@ -301,7 +287,7 @@ class Halved(Permutation):
 )
 @needs_numba
 def test_the_rule(task, model, expected):
-    assert engines.choose(task, model.for_task(task.shape()), Training(steps=1), "cpu") == expected
+    assert engines.choose(task, model.for_task(task.shape()), "cpu") == expected
 
 
 @pytest.mark.parametrize(
@@ -310,10 +296,10 @@ def test_the_rule(task, model, expected):
 def test_the_rule_knows_what_is_installed(monkeypatch, missing, cuda, cpu):
     monkeypatch.setattr(engines, "find_spec", lambda name: None if name == missing else name)
     config = STACK.for_task(Vectors().shape())
-    assert engines.choose(Vectors(), config, Training(steps=1), "cuda") == cuda
-    assert engines.choose(Vectors(), config, Training(steps=1), "cpu") == cpu
-    assert engines.choose(OwnLoss(), config, Training(steps=1), "cuda") == "autograd"
-    assert engines.choose(Vectors(), config, Training(steps=1), "mps") == "autograd"
+    assert engines.choose(Vectors(), config, "cuda") == cuda
+    assert engines.choose(Vectors(), config, "cpu") == cpu
+    assert engines.choose(OwnLoss(), config, "cuda") == "autograd"
+    assert engines.choose(Vectors(), config, "mps") == "autograd"
 
 
 WANTING = [
@@ -334,14 +320,14 @@ WANTING = [
 @pytest.mark.parametrize(("name", "task", "model", "words"), WANTING)
 def test_an_engine_that_is_named_is_refused_what_it_cannot_train(name, task, model, words):
     """It would train something else, and say nothing."""
-    config, training = model.for_task(task.shape()), Training(steps=1)
-    assert engines.choose(task, config, training, "cpu") != name
+    config = model.for_task(task.shape())
+    assert engines.choose(task, config, "cpu") != name
     with pytest.raises(UserError, match=f"engine: expected {words}.* use engine autograd"):
-        engines.load(name, task, config, training, "cpu")
+        engines.load(name, task, config, "cpu")
 
 
 def test_what_is_missing_is_one_line(monkeypatch):
-    given = Vectors(), STACK.for_task(Vectors().shape()), Training(steps=1)
+    given = Vectors(), STACK.for_task(Vectors().shape())
     with pytest.raises(UserError, match=r"engine: expected one of compiled, shallow, .* found 'general'"):
         engines.load("general", *given, "cpu")
     if importlib.util.find_spec("numba"):

@@ -5,16 +5,7 @@ from collections.abc import Mapping
 from hopscope.circuits.execution import Execution, Mode, Pass, Slot
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.interventions import ReplacePattern
-from hopscope.circuits.rules import (
-    Identity,
-    Learned,
-    Roles,
-    Rule,
-    Uniform,
-    is_sharp,
-    reads_nothing,
-    said,
-)
+from hopscope.circuits.rules import Identity, Learned, Roles, Rule, Uniform, is_sharp, reads_nothing, said
 from hopscope.config import Config
 from hopscope.errors import UserError
 
@@ -40,12 +31,6 @@ class Path(Config):
         """What is read, in words."""
         return self.target or said(self.rule)
 
-    @property
-    def targets(self) -> list[str]:
-        """What is read, in words: two where there are two targets; of `match (item)` also the role of the token."""
-        found = [target.removeprefix("all ") for target in self.target.split(" + ")]
-        return [*found, *(target.partition(" (")[2].removesuffix(")") for target in found if " (" in target)]
-
     def __str__(self) -> str:
         return f"layer {self.layer}, head {self.head}: {self.query} → {self.read}"
 
@@ -66,16 +51,13 @@ class Circuit(Config):
     @classmethod
     def of(cls, rules: Mapping[Slot, Rule], grammar: Grammar) -> "Circuit":
         """The circuit of the rules of all slots."""
-        found = []
-        for (layer, head, role), rule in sorted(rules.items(), key=lambda item: item[0]):
-            roles = grammar.roles[role]
-            if not isinstance(rule, Uniform):
-                words = {"query": grammar.words(roles), "target": grammar.target(role, rule)}
-                found.append(Path(layer=layer, head=head, roles=roles, rule=rule, **words))
-        paths, identities = (
-            [path for path in found if reads_nothing(path.rule) == out] for out in (False, True)
-        )
-        return cls(paths=tuple(paths), identities=tuple(identities))
+        paths: dict[bool, list[Path]] = {False: [], True: []}
+        for slot in sorted(slot for slot, rule in rules.items() if not isinstance(rule, Uniform)):
+            (layer, head, role), roles, rule = slot, grammar.roles[slot[2]], rules[slot]
+            words = {"query": grammar.words(roles), "target": grammar.target(role, rule)}
+            path = Path(layer=layer, head=head, roles=roles, rule=rule, **words)
+            paths[reads_nothing(rule)].append(path)
+        return cls(paths=tuple(paths[False]), identities=tuple(paths[True]))
 
     @property
     def reads(self) -> tuple[tuple[int, str, str], ...]:
@@ -86,7 +68,10 @@ class Circuit(Config):
         """
         depth: list[tuple[int, Path]] = []
         for path in (path for path in self.paths if is_sharp(path.rule)):
-            seen = path.query, *path.targets
+            read = [target.removeprefix("all ") for target in path.target.split(" + ")]
+            # Of `match (item)` also the role of the token.
+            of_match = [target.partition(" (")[2].removesuffix(")") for target in read if " (" in target]
+            seen = path.query, *read, *of_match
             below = [deep for deep, other in depth if other.layer < path.layer and other.query in seen]
             depth.append((1 + max(below, default=0), path))
         return tuple(sorted({(deep, path.query, path.read) for deep, path in depth}))
@@ -117,8 +102,8 @@ class Circuit(Config):
             UserError: the model has no such head, or the task no such rows.
         """
         found: dict[Slot, Rule] = dict.fromkeys(execution.slots, Uniform())
+        roles, config = execution.grammar.roles, execution.model.config
         for path in (*self.identities, *self.paths):
-            roles, config = execution.grammar.roles, execution.model.config
             slot = path.layer, path.head, roles.index(path.roles) if path.roles in roles else -1
             if slot not in found:
                 raise UserError(

@@ -1,11 +1,9 @@
 """What a circuit has to account for, and how much of it may be lost.
 
 A model that learned half of its task has a circuit for that half: a criterion is set by a model's own predictions.
-*Losses*: a part of the loss counts as learned below a quarter of its lowest floor.  A circuit must keep the loss over
-the learned parts under τ, by default the larger of a fifteenth of their floor (0.05 for the four chains of the paper,
-appendix E) and 1.5 times the model's own loss; where patterns are recomputed, every part must stay under two thirds of
-its floor.  *Skills* (`Task.skills`): one counts as learned with an accuracy of 0.9.  A circuit may add a little to the
-cross-entropy over the sequences of learned skills, and lose a little of each.
+*Losses*: a circuit must keep the loss over the learned parts under τ; where patterns are recomputed, every part must
+stay away from its floor.  *Skills* (`Task.skills`): it may add a little to the cross-entropy over the sequences of
+learned skills, and lose a little of the accuracy of each.
 """
 
 from collections.abc import Mapping
@@ -23,8 +21,8 @@ LEARNED, KEPT, STILL_LEARNED = 1 / 4, 1 / 3, 2 / 3
 it under the second, and on fresh samples it must be under the third (0.5 for the paper's chains, section 7.2)."""
 
 LEAST_THRESHOLD, SLACK, LEAST_EFFECT = 1 / 15, 1.5, 0.4
-"""τ is the larger of the first, as a share of the floor, and the second times the model's own loss; a rise of the loss
-counts as an effect from the third on, as a share of the least τ."""
+"""τ is the larger of the first, as a share of the floor (0.05 for the paper's chains, appendix E), and the second times
+the model's own loss; a rise of the loss counts as an effect from the third on, as a share of the least τ."""
 
 WRONG, EXCESS, MOST_LOST, RECOMPUTED_SLACK = 0.1, 0.02, 0.01, 2.0
 """Share of wrong answers up to which a skill is learned; nats that a circuit may add, accuracy that it may lose of
@@ -69,12 +67,13 @@ class Criterion:
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
         """How badly every part stands: as a share of its lowest floor; without groups that have no samples here."""
-        found = dict[str, float]()
         some = self._some.items()
         of_group = {group: self._task.parts(predictions[:, at], batch) for group, (at, batch) in some}
+        found = dict[str, float]()
         for name, floor in self._learned.items():
             part, _, group = name.partition("@")
-            found |= {name: float(of_group[group][part]) / floor} if group in of_group else {}
+            if group in of_group:
+                found[name] = float(of_group[group][part]) / floor
         return found
 
     def loss(self, predictions: Predictions) -> float:
@@ -109,46 +108,43 @@ class Criterion:
         return None
 
 
-class SkillCriterion(Criterion):
-    """The accuracies of the learned skills, and the cross-entropy over their sequences, each skill counting alike."""
+class _SkillCriterion(Criterion):
+    # The accuracies of the learned skills, and the cross-entropy over their sequences, each skill counting alike.
 
     def _prepare(self) -> None:
-        self._asked = {name: mask[0] for name, mask in self._task.skills(self._batch).items()}
+        skills = self._task.skills(self._batch)
+        self._asked = {name: skills[name][0] for name in self._learned}
         self._counted = counted(self._batch)[0]
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
-        """Share of wrong answers of each skill; 1 where no sequence asks for it."""
-        right, found = predictions[0].argmax(-1) == self._batch.targets[0], dict[str, float]()
-        for name in self._learned:
-            found[name] = 1.0 - float(right[self._asked[name]].sum() / max(1, int(self._asked[name].sum())))
-        return found
+        # Share of wrong answers of each skill; 1 where no sequence asks for it.
+        right = predictions[0].argmax(-1) == self._batch.targets[0]
+        return {
+            name: 1.0 - float(right[at].sum() / max(1, int(at.sum()))) for name, at in self._asked.items()
+        }
 
     def loss(self, predictions: Predictions) -> float:
-        """Mean cross-entropy in nats over what counts in the sequences that ask for a learned skill."""
+        # Mean cross-entropy in nats over what counts in the sequences that ask for a learned skill.
         logits, targets = predictions[0].transpose(1, 2), self._batch.targets[0]
         terms = functional.cross_entropy(logits, targets, reduction="none") * self._counted
         each = terms.sum(-1) / self._counted.sum(-1).clamp(min=1)
-        asked = (self._asked[name].any(-1) for name in self._learned)
+        asked = (at.any(-1) for at in self._asked.values())
         losses = [float(each[here].mean()) for here in asked if here.any()]
         return sum(losses) / max(1, len(losses))
 
     def worst(self, predictions: Predictions) -> float:
-        """See `Criterion.worst`."""
         return max(now - self._own[name] for name, now in self.parts(predictions).items())
 
     def lost(self, predictions: Predictions, intact: Predictions) -> list[str]:
-        """Skills of which `WRONG` or more is lost from an intact pass."""
+        # Those of which `WRONG` or more is lost.
         now, before = self.parts(predictions), self.parts(intact)
         return [name for name in now if now[name] - before[name] >= WRONG]
 
     def budget_used(self, mode: Mode, predictions: Predictions) -> float:
-        """See `Criterion.budget_used`."""
-        added = (self.loss(predictions) - self.full) / (self.threshold - self.full)
-        most = max(added, self.worst(predictions) / MOST_LOST)
+        most = max(super().budget_used("rules", predictions), self.worst(predictions) / MOST_LOST)
         return most / RECOMPUTED_SLACK if mode == "recomputed" else most
 
     def fault(self, passed: Mapping[Mode, Predictions]) -> str | None:
-        """See `Criterion.fault`."""
         for mode, found in passed.items():
             if not self.budget_used(mode, found) <= 1.0:
                 more, less = self.loss(found) - self.full, 100 * self.worst(found)
@@ -158,18 +154,12 @@ class SkillCriterion(Criterion):
 
 
 def criterion_of(task: Task, batch: Batch, predictions: Predictions, threshold: float | None) -> Criterion:
-    """What a circuit of a model must reach: for its skills, or for the learned parts of its loss.
+    """What a circuit of a model with these predictions must reach: for its skills, or the learned parts of its loss.
 
-    Args:
-        task, batch: what is asked.
-        predictions: of the model itself.
-        threshold: τ, if it is not the default.
-
-    Raises:
-        UserError: the model itself does not meet the threshold.
+    `threshold` is τ, if it is not the default; a `UserError` if the model itself does not meet it.
     """
     skills = dict.fromkeys(task.skills(batch), 1.0)
-    kind, most = (SkillCriterion, WRONG) if skills else (Criterion, LEARNED)
+    kind, most = (_SkillCriterion, WRONG) if skills else (Criterion, LEARNED)
     floors = skills or lowest_floors(task, batch)
     parts = kind(task, batch, floors, predictions).parts(predictions)
     learned = {name: floors[name] for name, part in parts.items() if part <= most}
@@ -204,14 +194,13 @@ def lowest_floors(task: Task, batch: Batch) -> dict[str, float]:
     groups = [name for name, each in batch.groups.items() if each.any()]
     if not groups or not torch.cat([batch.groups[name] for name in groups]).any(0).all():
         groups = ["", *groups]
-    told, lowest, found = task.floors(), dict[str, float](), dict[str, float]()
+    told, found = task.floors(), dict[str, float]()
     of_loss = {name: floor for name, floor in told.items() if not isinstance(floor, Mapping)}
-    for metric, floors in {"loss": of_loss, **told}.items():
-        above = [floor for floor in floors.values() if floor > 0.0] if isinstance(floors, Mapping) else []
-        lowest |= {metric: min(above)} if above else {}
+    by_metric = {"loss": of_loss, **{name: each for name, each in told.items() if isinstance(each, Mapping)}}
+    above = {metric: [floor for floor in each.values() if floor > 0.0] for metric, each in by_metric.items()}
     for group in groups:
-        for part, name in ((f"{name}@{group}".removesuffix("@"), name) for name in names):
-            known = (lowest[metric] for metric in (part, name, "loss") if metric in lowest)
-            floor = next(known, float(guessed[part]))
-            found |= {part: floor} if floor > 0.0 else {}
-    return found
+        for name in names:
+            part = f"{name}@{group}".removesuffix("@")
+            lowest = (min(above[metric]) for metric in (part, name, "loss") if above.get(metric))
+            found[part] = next(lowest, float(guessed[part]))
+    return {part: floor for part, floor in found.items() if floor > 0.0}

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import Learned, Rule, is_sharp, reads_nothing
+from hopscope.circuits.rules import Learned, Rule, is_sharp, reads_nothing, visible
 from hopscope.models.layers import Layer, Linear, Norm
 from hopscope.models.transformer import Transformer
 
@@ -40,21 +40,13 @@ _LARGE = 1_000_000
 
 
 class Pass(NamedTuple):
-    """A finished pass: what every slot does in it, and what came of that.
-
-    Attributes:
-        mode, rules: the rule of every slot, and what becomes of those that read something.
-        given: patterns of each layer, as the rules say; of rows that read something they are used in mode *rules*.
-        streams: before each layer, and after the last one at the readout positions alone.
-        inverse: one over the lengths that attention divides the streams by.
-        values, predictions: of each layer; of the model.
-    """
+    """A finished pass: what every slot does in it, and what came of that in each layer."""
 
     mode: Mode
     rules: Mapping[Slot, Rule]
-    given: list[Pattern]
-    streams: list[Stream]
-    inverse: list[Float[Tensor, "position batch 1"]]
+    given: list[Pattern]  # as the rules say; of rows that read something they are used in mode *rules*
+    streams: list[Stream]  # before each layer, and after the last one at the readout positions alone
+    inverse: list[Float[Tensor, "position batch 1"]]  # one over the lengths that attention divides them by
     values: list[Values]
     predictions: Predictions
 
@@ -63,24 +55,18 @@ class Pass(NamedTuple):
         """Slots whose rule reads something in particular."""
         return [slot for slot, rule in self.rules.items() if not reads_nothing(rule)]
 
-    @property
-    def samples(self) -> int:
-        """How many there are."""
-        return self.predictions.shape[1]
-
     def first(self, samples: int) -> "Pass":
         """The pass on the first samples only."""
-        activations = ("streams", "inverse", "values")
-        found: dict[str, Any] = {
-            name: [each[:, :samples] for each in getattr(self, name)] for name in activations
-        }
-        found["given"] = [each[:samples] for each in self.given]
-        return self._replace(**found, predictions=self.predictions[:, :samples])
+        inside = (self.streams, self.inverse, self.values)
+        streams, inverse, values = ([each[:, :samples] for each in some] for some in inside)
+        given, predictions = [each[:samples] for each in self.given], self.predictions[:, :samples]
+        return Pass(self.mode, self.rules, given, streams, inverse, values, predictions)
 
 
 class _Maps:
-    # The linear maps of one layer, into which norms are folded.  Where norms stand before the blocks, nothing but the
-    # stream less its mean is ever read: what is added to it has a mean of 0 then, and it is normed by its length.
+    # The linear maps of one layer, into which norms are folded: as (weight [out, in], bias).  Where norms stand before
+    # the blocks, nothing but the stream less its mean is ever read: what is added to it has a mean of 0 then, and it is
+    # normed by its length.
     def __init__(self, layer: Layer):
         config, attention, self._layer = layer.config, layer.attention, layer
         self._before, self._size = config.norm == "pre", config.head_size
@@ -117,7 +103,6 @@ class _Maps:
 def _folded(
     map_: Linear, norm: Norm | None = None, scale: float = 1.0, centred: bool = False
 ) -> tuple[Tensor, Tensor]:
-    # Weight [out, in] and bias.
     weight, bias = map_.weight.detach(), map_.bias.detach()
     if norm is not None:
         weight, bias = norm.weight.detach()[:, None] * weight, bias + norm.bias.detach() @ weight
@@ -151,9 +136,7 @@ class Execution:
         self._role_of = role_of[:1] if (role_of == role_of[:1]).all() else role_of
         self._positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
         self._readout = np.isin(np.arange(length), model.config.readout_positions)
-        seen = torch.ones(length, length, device=inputs.device)
-        seen = seen.tril() if model.config.causal else seen
-        self._hidden = seen.log()
+        self._hidden = visible(grammar.batch, model.config.causal).float().log()
         self.slots: list[Slot] = list(product(range(model.config.layers), range(heads), range(roles)))
         # In the last layer, only the rows that are read out.
         last, wanted = model.config.layers - 1, [(rows & self._readout).any() for rows in self._positions]
@@ -191,19 +174,24 @@ class Execution:
         key = maps.of_heads("key", keys.streams[layer], keys.inverse[layer]).permute(1, 2, 3, 0)
         return (query @ key).add_(self._hidden[rows]).softmax(-1)
 
+    def own_pattern(self, slot: Slot) -> Float[Tensor, "batch query key"]:
+        """The pattern of a slot's head in the model as it is."""
+        return self.clean.given[slot[0]][:, slot[1]]
+
     def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
         """The pattern of a rule, for a given head where that matters."""
-        (layer, head, role), key = slot, (slot, rule.model_dump_json())
+        own = self.own_pattern(slot)
         if isinstance(rule, Learned):
-            return self.clean.given[layer][:, head]
+            return own
+        key = slot, rule.model_dump_json()
         if key not in self._patterns:
-            self._patterns[key] = self.grammar.pattern(role, rule, self.clean.given[layer][:, head])
+            self._patterns[key] = self.grammar.pattern(slot[2], rule, own)
         return self._patterns[key]
 
     def attention_on(self, slot: Slot, rule: Rule) -> float:
         """Mean attention of a slot's rows, in the unedited model, on what a rule reads."""
-        rows, (layer, head, _) = self.grammar.rows[slot[2]], slot
-        own, wanted = self.clean.given[layer][:, head][rows], self.rule_pattern(slot, rule)[rows]
+        rows = self.grammar.rows[slot[2]]
+        own, wanted = self.own_pattern(slot)[rows], self.rule_pattern(slot, rule)[rows]
         # A mean map is everywhere above zero: of it, what both have in common.
         shared = own * (wanted > 0) if is_sharp(rule) else own.minimum(wanted)
         return float(shared.sum(-1).mean())
@@ -213,18 +201,14 @@ class Execution:
     @torch.no_grad()
     def under(
         self, base: Pass, changes: Mapping[Slot, Rule], start: Stream | None = None,
-        brought: Mapping[int, Heads] | None = None,
+        brought: Mapping[int, Heads] = {},
     ) -> Pass:  # fmt: skip
-        """A pass, on as many samples as its base, in which some slots follow other rules.
+        """A pass like its base, in which some slots follow other rules; only rows that can differ are computed anew.
 
-        Args:
-            base: a pass in the same mode, from which only rows that can differ are computed anew.
-            changes: rules of some slots.
-            start: another stream before the first layer.
-            brought: layer → what all its heads bring home, in place of what they would; counts at the rows of `changes`
-                and where these are seen.
+        `start` is another stream before the first layer; `brought` is, by layer, what all its heads bring home in place
+        of what they would, which counts at the rows of `changes` and where these are seen.
         """
-        brought, none = brought or {}, np.zeros_like(self._readout)
+        none = np.zeros_like(self._readout)
         given, changed = list(base.given), dict[int, Positions]()
         for layer in {slot[0] for slot in changes}:
             given[layer], changed[layer] = given[layer].clone(), none
@@ -268,7 +252,7 @@ class Execution:
             return given
         # A row without a role does as it would.
         reading = functional.pad(reading.view(given.shape[1], -1), (0, 1), value=True).to(given.device)
-        here = reading[:, self._role_of[: passed.samples, rows]].transpose(0, 1)[..., None]
+        here = reading[:, self._role_of[: len(given), rows]].transpose(0, 1)[..., None]
         return torch.where(here, self.pattern(layer, passed, passed, rows), given)
 
     @torch.no_grad()

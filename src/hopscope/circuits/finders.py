@@ -1,20 +1,10 @@
 """Finders of circuits on one edge set, exact patching of any of its edges, and the benchmark on planted models.
 
-**Edges** lead from the output of one attention head to one input of a later part: queries, keys or values of a head of
-a later layer, or the logits; named as in EAP and MIB, `a0.h1->a2.h0<k>`, `a2.h0->logits`.  What lies between two ends
-belongs to the edge: norms and MLPs are computed anew on what the receiver is given, as in path patching (Wang et al.
-2022, arXiv:2211.00593).  The input reaches every receiver.  An edge that is not in a circuit carries what its head
-wrote on another sample, the one before in the batch, in a pass without any patch (*interchange*).
-
-**Scores** are those of MIB (Mueller et al. 2025, arXiv:2504.13151).  Performance is m = exp(-loss), and faithfulness
-f = (m(circuit) - m(no edge)) / (m(all edges) - m(no edge)), not clipped.  CPR is the area under f where the first
-shares of the edges are kept (`SHARES`), by falling signed score (larger is better); CMD is the area between f and 1, by
-falling absolute score (smaller is better).  AUROC is over signed scores.
-
-**Truth.** A plant's construction says which heads each minimal circuit has.  Of the edges between them, and to the
-logits, those are true whose ablation alone raises the loss by `LEAST_RISE`; the rises of models that were set by hand
-fall into two groups with a wide gap between them.  Of several minimal circuits the one that gives the best value
-counts, and what is only in others counts neither for nor against.
+docs/benchmark.md says what edges, ablation, scores and truth are, and where they are from.  An edge that is not in a
+circuit carries what its head wrote on the sample before in the batch, in a pass without any patch; norms and MLPs are
+computed anew on what its receiver is given.  The rises of models that were set by hand fall into two groups with a wide
+gap between them, so that truth hardly depends on `LEAST_RISE`.  Of several minimal circuits the one that gives the best
+value counts, and what is only in others counts neither for nor against.
 """
 
 import math
@@ -34,7 +24,7 @@ from torch.nn import functional
 from hopscope.circuits.plants import Plant
 from hopscope.circuits.reader import ReaderConfig, read
 from hopscope.models.config import TransformerConfig
-from hopscope.models.layers import Layer
+from hopscope.models.layers import Layer, Stream
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Batch, Task, draw, held_out
 
@@ -72,13 +62,13 @@ def edges_of(config: TransformerConfig) -> list[Edge]:
     return [Edge(layer, head, *to) for to in receivers for layer, head in heads if layer < to[0]]
 
 
-class Patching:
-    """One model on one batch (with a member axis of 1), in which any edges can be ablated.
+Amounts = Float[Tensor, " edge"]
 
-    Attributes:
-        edges: the edge set.
-        start: stream before the first layer.
-        full, empty: loss with all edges, and with none.
+
+class Patching:
+    """One model on one batch (with a member axis of 1), in which any of its `edges` can be ablated.
+
+    `start` is the stream before the first layer, `full` and `empty` the loss with all edges, and with none.
     """
 
     @torch.no_grad()
@@ -97,10 +87,7 @@ class Patching:
         return float(self.task.parts(self.predictions(kept)[None], self.batch)["loss"])
 
     def predictions(
-        self,
-        kept: Collection[Edge],
-        start: Float[Tensor, "batch position model"] | None = None,
-        amounts: Float[Tensor, " edge"] | None = None,
+        self, kept: Collection[Edge], start: Stream | None = None, amounts: Amounts | None = None
     ) -> Float[Tensor, "batch readout output"]:
         """Predictions if these edges alone are kept, perhaps with another stream before the first layer.
 
@@ -124,7 +111,13 @@ class Patching:
             here = slice(depth * heads, (depth + 1) * heads)
             intact = intact and all(all(gate) for to, gate in gates.items() if to[0] == depth)
             seen = [[streams[place((depth, head, part), depth)] for part in "qkv"] for head in range(heads)]
-            written = clean if intact else _written(layer, seen)
+            written = clean
+            if (
+                not intact
+            ):  # each head reads by the streams that its queries and keys see, of that of its values
+                patterns = [layer.pattern(q, k, heads=[head]) for head, (q, k, _) in enumerate(seen)]
+                each = [layer.heads_under(seen[head][2], read, [head]) for head, read in enumerate(patterns)]
+                written = torch.cat(each, 1)
             for to, gate in ((to, gate) for to, gate in gates.items() if to[0] > depth):
                 if (now := place(to, depth + 1)) not in streams:
                     keep = torch.tensor(gate[here], device=other.device)[:, None, None]
@@ -132,12 +125,6 @@ class Patching:
                     given = given + more[to][here, None, None] * (clean - other) if more else given
                     streams[now] = layer.after_heads(streams[place(to, depth)], given)
         return self.model.read_out(streams[place(last, last[0])])[:, self.model.rows]
-
-
-def _written(layer: Layer, seen: Sequence[Sequence[Tensor]]) -> Tensor:
-    # Outputs of all heads, each given the streams that its queries, keys and values see.
-    patterns = [layer.pattern(queries, keys, heads=[n]) for n, (queries, keys, _) in enumerate(seen)]
-    return torch.cat([layer.heads_under(seen[n][2], each, [n]) for n, each in enumerate(patterns)], 1)
 
 
 class Found(NamedTuple):
@@ -244,18 +231,16 @@ FINDERS: dict[str, Finder] = {
 }  # fmt: skip
 
 
-def benchmark(
-    plants: Iterable[Plant], finders: Mapping[str, Finder] = FINDERS, samples: int = 0, seed: int = 0
-) -> list[dict[str, Any]]:
+def benchmark(plants: Iterable[Plant], finders: Mapping[str, Finder] = FINDERS) -> list[dict[str, Any]]:
     """Scores of finders on planted models: a row for each plant and finder, with the CPU's seconds.
 
-    Finders see so many samples of a seed: by default 32, and 256 where answers are classes.  Truth is proven on as many
-    others, and scores are taken on held-out ones.
+    Finders see 32 samples, and 256 where answers are classes.  Truth is proven on as many others, and scores are taken
+    on held-out ones.
     """
     rows = []
     for plant in plants:
-        model, task, count = plant.model, plant.task, samples or _SAMPLES[plant.task.shape().outputs]
-        seen, others = (draw(task, torch.tensor([seed]), "probe", step, count) for step in range(2))
+        model, task, count = plant.model, plant.task, _SAMPLES[plant.task.shape().outputs]
+        seen, others = (draw(task, torch.tensor([0]), "probe", step, count) for step in range(2))
         truths = true_circuits(plant, Patching(model, task, others))
         scoring = Patching(model, task, held_out(task, 2 * count).take(slice(2 * count)))
         about = {"plant": plant.name, "family": plant.family, "explained": plant.explained}
@@ -288,17 +273,17 @@ def score(found: Found, patching: Patching, truths: Sequence[frozenset[Edge]]) -
     def curve(order: list[Edge]) -> list[float]:
         return [faithful(order[: int(share * len(order))]) for share in SHARES]
 
-    ends = [frozenset().union(*(edge.heads for edge in each)) for each in (found.circuit, *truths)]
-    edges, heads = best_match(found.circuit, truths), best_match(ends[0], ends[1:])
+    precision, recall = best_match(found.circuit, truths)
     false = scores.keys() - frozenset[Edge]().union(*truths)
     ranks = [auroc([scores[edge] for edge in truth], [scores[edge] for edge in false]) for truth in truths]
     return {
-        "precision": edges[0], "recall": edges[1], "head_precision": heads[0], "head_recall": heads[1],
+        "precision": precision,
+        "recall": recall,
         "auroc": max((rank for rank in ranks if rank is not None), default=None),
         "faithfulness": faithful(found.circuit),
         "cpr": float(trapezoid(curve(ranked(scores)), SHARES)),
         "cmd": float(trapezoid([abs(1.0 - f) for f in curve(ranked(scores, signed=False))], SHARES)),
-    }  # fmt: skip
+    }
 
 
 def best_match(found: frozenset[Any], truths: Sequence[frozenset[Any]]) -> tuple[float | None, float | None]:

@@ -6,7 +6,7 @@ without any role, every position is a row of its own.  No rows are told apart by
 depend on which of several equal chains it is on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
@@ -35,30 +35,18 @@ _CANDIDATES, _SHARES = 4, 20  # single targets, of which two are mixed; steps of
 
 
 class Rows(NamedTuple):
-    """How rows are told apart, the same on all batches.
+    """How the rows of a task are told apart, the same on all batches."""
 
-    Attributes:
-        from_task: whether the task says by which roles.
-        named: roles of the task that do it; `position` where it has none.
-        derived: further ones that are worked out: `asked`, and `with RELATION`.
-        roles: of the rows that there are, in the order of their first row.
-        readout: positions that are read out.
-    """
-
-    from_task: bool
-    named: tuple[str, ...]
-    derived: tuple[str, ...]
-    roles: tuple[Roles, ...]
-    readout: tuple[int, ...]
+    from_task: bool  # whether the task says by which roles
+    named: tuple[str, ...]  # roles of the task that do it; `position` where it has none
+    derived: tuple[str, ...]  # further ones that are worked out: `asked`, and `with RELATION`
+    roles: tuple[Roles, ...]  # of the rows that there are, in the order of their first row
+    readout: tuple[int, ...]  # positions that are read out
 
     @classmethod
     def drawn(cls, task: Task, seed: int, device: torch.device | str) -> "Rows":
         """How the rows of a task are told apart, from samples of their own."""
-        return cls.of(task, draw(task, torch.tensor([seed], device=device), "circuit", _STEP, _LOOKED_AT))
-
-    @classmethod
-    def of(cls, task: Task, batch: Batch) -> "Rows":
-        """How the rows of a task are told apart, from some samples of one member."""
+        batch = draw(task, torch.tensor([seed], device=device), "circuit", _STEP, _LOOKED_AT)
         readout, every = task.shape().readout, {name: batch.roles[name] for name in batch.roles}
         told = [name for name in task.row_roles if name in every]
         if told:
@@ -69,9 +57,9 @@ class Rows(NamedTuple):
             every[POSITION], own = _positions(batch), [POSITION]
         named = _telling(every, own[:1], own[1:], most)
         made = {name: each for name, each in _derived(batch, readout).items() if name not in every}
-        names = _telling(every | made, named, list(made), most)
-        roles = _found(every | made, names)
-        return cls(False, tuple(named), tuple(names[len(named) :]), tuple(roles), readout)
+        every |= made
+        names = _telling(every, named, made, most)
+        return cls(False, tuple(named), tuple(names[len(named) :]), tuple(_found(every, names)), readout)
 
     def annotated(self, batch: Batch) -> Batch:
         """The samples with the roles that were worked out, and the token before as a relation."""
@@ -81,7 +69,7 @@ class Rows(NamedTuple):
         return replace(batch, roles={**roles, **batch.roles}, relations={**before, **batch.relations})
 
 
-def _telling(every: Mapping[str, Tensor], names: list[str], further: list[str], most: int) -> list[str]:
+def _telling(every: Mapping[str, Tensor], names: list[str], further: Iterable[str], most: int) -> list[str]:
     # Some names, and of further ones those that tell rows apart which are alike so far, into so many roles at most.
     for name in further:
         if len(_found(every, names)) < len(_found(every, [*names, name])) <= most:
@@ -109,13 +97,7 @@ def _derived(batch: Batch, readout: Sequence[int]) -> dict[str, Tensor]:
 
 
 Pattern = Float[Tensor, "batch query key"]
-
-
-class Candidate(NamedTuple):
-    """A rule for the rows of a role, and its pattern there."""
-
-    rule: Rule
-    pattern: Float[Tensor, "row key"]
+Some = Float[Tensor, "row key"]
 
 
 class Grammar:
@@ -133,7 +115,7 @@ class Grammar:
         self.allows_mean_weights = not (rows.from_task and CHAIN in batch.roles)
         each = [selected(self.batch, roles)[0] for roles in self.roles]
         self.rows: Bool[Tensor, "role batch query"] = torch.stack(each)
-        self._of_role: dict[int, list[Candidate]] = {}
+        self._of_role: dict[int, list[tuple[Rule, Some]]] = {}
         self._known: dict[str, tuple[Tensor, Tensor]] = {}
 
     # Patterns.
@@ -153,16 +135,19 @@ class Grammar:
 
     # Candidates.
 
-    def candidates(self, role: int) -> list[Candidate]:
-        """Rules of one target for the rows of a role: each read once, the task's own relations before all else."""
+    def candidates(self, role: int) -> list[tuple[Rule, Some]]:
+        """Rules of one target for the rows of a role, each with its pattern there.
+
+        Each read comes once, the task's own relations before all else.
+        """
         if role not in self._of_role:
-            rows, kept = self.rows[role], list[Candidate]()
+            rows, kept = self.rows[role], list[tuple[Rule, Some]]()
             for rule in self._conceivable:
                 pattern, exists = self._resolved(rule)
                 here = pattern[rows]
                 new = not any(torch.equal(here, other) for _, other in kept)
                 if new and exists[rows].float().mean() >= _LEAST_EXISTING:
-                    kept.append(Candidate(rule, here))
+                    kept.append((rule, here))
             self._of_role[role] = kept
         return self._of_role[role]
 
@@ -171,7 +156,11 @@ class Grammar:
         kinds = [*self.roles, *self._kinds]
         found: list[Rule] = [rules.OverRole(keys=roles) for roles in kinds]
         if CHAIN in self.batch.roles:
-            found += [rules.OwnChain(keys=roles) for roles in kinds if self._once_a_chain(roles)]
+            chains = rules.same_chain(self.batch)[0]
+            for roles in kinds:
+                has = selected(self.batch, roles)[0]
+                once_a_chain = ((chains & has[:, None]).sum(-1)[has] == 1).all()
+                found += [rules.OwnChain(keys=roles)] if once_a_chain else []
         found += [rules.Related(relation=name) for name in self.batch.relations]
 
         def place(rule: Rule) -> tuple[bool, tuple[int, ...]]:
@@ -189,10 +178,6 @@ class Grammar:
         every = [{name: roles[name] for name in some} for some in names for roles in self.roles]
         return list({str(roles): roles for roles in every}.values()) if self.allows_mean_weights else []
 
-    def _once_a_chain(self, roles: Roles) -> bool:
-        has = selected(self.batch, roles)[0]
-        return bool(((rules.same_chain(self.batch)[0] & has[:, None]).sum(-1)[has] == 1).all())
-
     def _single(self, roles: Roles) -> bool:
         return bool((selected(self.batch, roles).sum(-1) <= 1).all())
 
@@ -208,24 +193,23 @@ class Grammar:
         several = [roles for roles in seen if not self._single(roles)]
         return [rules.History(keys=keys, by=by) for by in ways for keys in [*several, {}]]
 
-    def two_targets(self, role: int, own: Float[Tensor, "row key"]) -> rules.TwoTargets | None:
+    def two_targets(self, role: int, own: Some) -> rules.TwoTargets | None:
         """The best mixture of two single targets for a head's pattern, or `None` if it has no two.
 
         One may be the row itself, where a head leaves what it does not need, if the task tells no rows.
         """
         none = rules.Uniform | rules.Identity if self._how.from_task else rules.Uniform
-        singles = [each for each in self.candidates(role) if not isinstance(each.rule, none)]
-        singles.sort(key=lambda each: -float((own * (each.pattern > 0)).sum()))
+        singles = [each for each in self.candidates(role) if not isinstance(each[0], none)]
+        singles.sort(key=lambda each: -float((own * (each[1] > 0)).sum()))
         found: dict[float, rules.TwoTargets] = {}
         for pair in combinations(singles[:_CANDIDATES], 2):
-            first, second = sorted(pair, key=lambda each: description_length(each.rule))
-            one, other = first.pattern > 0, second.pattern > 0
-            mass = [float((own * wanted).sum()) for wanted in (one, other)]
+            (first, one), (second, other) = sorted(pair, key=lambda each: description_length(each[0]))
+            mass = [float((own * (each > 0)).sum()) for each in (one, other)]
             share = round(_SHARES * mass[0] / max(sum(mass), 1e-9)) / _SHARES
-            alike = description_length(first.rule) == description_length(second.rule)
-            if 0.0 < share < 1.0 and not alike and not (one & other).any():
-                far = distance(share * first.pattern + (1.0 - share) * second.pattern, own)
-                both = {"first": first.rule, "second": second.rule, "share": share}
+            alike = description_length(first) == description_length(second)
+            if 0.0 < share < 1.0 and not alike and not ((one > 0) & (other > 0)).any():
+                both = {"first": first, "second": second, "share": share}
+                far = distance(share * one + (1.0 - share) * other, own)
                 found.setdefault(far, rules.TwoTargets.model_validate(both))
         return found[min(found)] if found else None
 
@@ -280,6 +264,6 @@ class Grammar:
         return {}
 
 
-def distance(one: Float[Tensor, "row key"], other: Float[Tensor, "row key"]) -> float:
+def distance(one: Some, other: Some) -> float:
     """Total variation between two patterns, mean over rows: 0 … 1."""
     return float((one - other).abs().sum(-1).mean()) / 2.0

@@ -5,15 +5,12 @@ attention of a path's rows lay on what its rule reads, long before there was a c
 
 *Clamps* ask what a path is for.  Attention that rises before a loss falls need not be what makes it fall.  So a member
 is trained again from a checkpoint, on the very samples that it saw, while some rows read uniformly, in training and
-evaluation.  What no longer forms then, needed them.  From a checkpoint with the state of its optimiser, a run in which
-nothing is clamped repeats what has been, to rounding; from one without, all runs begin with a fresh optimiser.  A
-control, in which rows of heads that read nothing are clamped, tells what harm a clamp does by itself.
+evaluation.  What no longer forms then, needed them.  All runs begin with a fresh optimiser; one in which nothing is
+clamped, and a control, in which rows of heads that read nothing are clamped, tell what harm comes of that alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,16 +19,14 @@ from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar, Rows
 from hopscope.circuits.interventions import ReplacePattern
 from hopscope.circuits.rules import Learned, Roles, Uniform, is_sharp
-from hopscope.models.config import Model
 from hopscope.models.layers import At
 from hopscope.models.sites import calling
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Batch, Task, draw, held_out, losses
 from hopscope.training.config import Training
 from hopscope.training.engines import autograd
-from hopscope.training.engines.batches import Step
 from hopscope.training.optimiser import Optimiser
-from hopscope.training.train import Row, State, arithmetic, intervals
+from hopscope.training.train import arithmetic
 
 Clamps = Mapping[str, Sequence[ReplacePattern]]
 """What is replaced in each run, by its name; nothing in a run that is left alone.  No pattern may rest on the model's
@@ -43,14 +38,9 @@ def formation(
 ) -> list[tuple[Path, dict[int, float]]]:
     """The paths of a circuit, and the mean attention on what each reads: training step → share, 0 … 1.
 
-    Rows that follow a mean map read nothing that could form, and what rows without a rule read nobody can say: both are
-    left out.
-
-    Args:
-        circuit: of the last of the models.
-        models: training step and single model at each checkpoint.
-        task: that they were trained on.
-        samples: probe samples, on which nothing is trained or read.
+    The circuit is that of the last of the models, which come with their training step; the samples are of the use
+    `probe`, on which nothing is trained or read.  Rows that follow a mean map read nothing that could form, and what
+    rows without a rule read nobody can say: both are left out.
     """
     told = (path for path in circuit.paths if is_sharp(path.rule) and path.rule != Learned())
     found = [(path, dict[int, float]()) for path in told]
@@ -75,100 +65,69 @@ def clamp(layer: int, head: int, rows: Roles) -> ReplacePattern:
 def controls(
     paths: Sequence[Path], circuits: Iterable[Circuit], execution: Execution
 ) -> list[ReplacePattern] | None:
-    """For each path the same rows of a head that reads nothing there: the one in the nearest layer, each once.
+    """For each path a clamp of the same rows of a head that reads nothing there: the one in the nearest layer, once.
 
-    Args:
-        paths: what is clamped elsewhere.
-        circuits: all of the model; what reads in any of them is no control.
-        execution: the model, whose rows that can matter are meant.
-
-    Returns:
-        The clamps, or `None` if there are too few such heads.
+    What reads in any of the circuits of the model is no control.  `None` if there are too few such heads.
     """
     taken = [(path.layer, path.head, path.roles) for circuit in circuits for path in circuit.paths]
-    found, roles = [], execution.grammar.roles
-    every = [(layer, head, roles[role]) for layer, head, role in execution.reachable]
+    roles, found = execution.grammar.roles, []
+    free = [(layer, head, roles[role]) for layer, head, role in execution.reachable]
+    free = [place for place in free if place not in taken]
     for path in paths:
-        free = [place for place in every if place[2] == path.roles and place not in taken]
-        if not free:
+        alike = [place for place in free if place[2] == path.roles]
+        if not alike:
             return None
-        nearest = min(free, key=lambda place: (abs(place[0] - path.layer), place[:2]))
-        taken.append(nearest)
+        nearest = min(alike, key=lambda place: (abs(place[0] - path.layer), place[:2]))
+        free.remove(nearest)
         found.append(clamp(*nearest))
     return found
 
 
 def trained_again(
-    task: Task, model: Model, training: Training, seed: int, state: State, clamps: Clamps, *, steps: int, every: int,
-    samples: int = 512,
-) -> dict[str, dict[str, dict[int, float]]]:  # fmt: skip
+    member: Transformer, training: Training, clamps: Clamps, *, steps: int, every: int, samples: int = 512
+) -> dict[str, dict[str, dict[int, float]]]:
     """Train one member again from a checkpoint, once under each clamp, all side by side.
 
     Args:
-        task, model, training, seed: as it was trained.
-        state: of the checkpoint, of an ensemble whose one member it is; without the moments of its optimiser, all runs
-            begin with a fresh one, whose rate and corrections count from there.
-        clamps: see `Clamps`.
-        steps: how many to take at most; the training's own last step is the last in any case.
-        every: steps between evaluations.
-        samples: held-out samples of every evaluation.
+        member: an ensemble of that member alone, which knows its task, data seed and step.
+        training: as it was trained.
+        clamps: see `Clamps`; one that names what does not exist is a `UserError`.
+        steps: how many to take at most, of which none after the training's own last.
+        every: steps between evaluations, on so many held-out samples.
 
     Returns:
         Held-out losses: run → name of the loss → training step → value, first at the checkpoint; a run that diverged
         has no more of them.
-
-    Raises:
-        UserError: model and task do not fit, or a clamp names what does not exist.
     """
-    arrays, metadata = state
-    start, count = metadata["step"], len(clamps)
-    copies = {name: np.repeat(array, count, 0) for name, array in arrays.items()}
-    nothing = np.zeros((count, 1), np.float32)  # stands for all moments
-    fresh = {f"optimiser/{name}": nothing for name in ("first_moment", "second_moment")}
-    taken = 0 if {*fresh} <= {*copies} else start
-    runs = Transformer(model.for_task(task.shape()), count).knowing(task, [seed] * count, start)
-    told = Rows.drawn(task, 0, "cpu")
+    runs, task, start = member.select([0] * len(clamps)), member.task, member.step
+    assert task is not None and start is not None
+    seeds, told = torch.tensor(runs.seeds)[:1], Rows.drawn(task, 0, "cpu")
     held = told.annotated(held_out(task, samples))
     often = {"evaluate_every": every, "checkpoint_every": every, "final_window": 0}
-
-    def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
-        backward = autograd.backward_into(model, task, buffer)
-
-        def of_step(step: int) -> Mapping[str, Tensor]:
-            batch = draw(task, seeds[:1], "train", step, training.batch_size, examples=training.examples)
-            return backward(batch, _clamped(model, clamps, told.annotated(batch)))
-
-        return of_step
-
-    def evaluate(ensemble: Transformer) -> Iterator[Row]:
-        predictions = ensemble(held.inputs, _clamped(ensemble, clamps, held))
-        for name, value in losses(task, predictions, held).items():
-            yield {"split": "held-out", "metric": name, "value": value}
-
+    asked = training.model_copy(update=often)
+    end = next((step for step in asked.checkpoint_steps() if step >= start + steps), training.steps)
+    optimiser = Optimiser(runs.flatten(), runs.decay_mask(), training)
+    products = runs.at_precision("bfloat16" if training.precision == "bfloat16" else "float32")
+    backward = autograd.backward_into(products, task, optimiser.gradient)
     found: dict[str, dict[str, dict[int, float]]] = {name: {} for name in clamps}
 
-    def keep(rows: Iterable[Row], step: int | None = None) -> None:
-        for row in (row for row in rows if row["split"] == "held-out"):
-            metric = "@".join(filter(None, (row["metric"], row.get("part"))))
-            for name, value in zip(clamps, row["value"], strict=True):
-                if value is not None:
-                    found[name].setdefault(metric, {})[row.get("step", step)] = float(value)
+    @torch.no_grad()
+    def evaluate(step: int) -> None:
+        optimiser.alive &= optimiser.flat.isfinite().all(1)
+        predictions = runs(held.inputs, _clamped(runs, clamps, held))
+        for metric, values in losses(task, predictions, held).items():
+            every = zip(clamps, values.tolist(), optimiser.alive.tolist(), strict=True)
+            for name, value in ((name, value) for name, value, alive in every if alive):
+                found[name].setdefault(metric, {})[step] = value
 
-    def update(optimiser: Optimiser) -> Callable[[int, Tensor], None]:
-        return lambda step, losses: optimiser.step(step - taken, losses)
-
-    after = {**fresh, **copies}, {"step": start, "diverged_at": metadata["diverged_at"] * count}
-    engine = SimpleNamespace(gradient=gradient, update=update)
-    whole = training.model_copy(update=often)
     with arithmetic(precision=training.precision):
-        runs.load({name.removeprefix("weights/"): torch.from_numpy(each) for name, each in copies.items()
-                   if name.startswith("weights/")})  # fmt: skip
-        with torch.no_grad():
-            keep(evaluate(runs), start)
-        for rows, (_, now) in intervals(runs, whole, after=after, engine=engine, evaluate=evaluate):
-            keep(rows)
-            if now["step"] >= start + steps:
-                break
+        evaluate(start)
+        for step in range(start, end):
+            batch = draw(task, seeds, "train", step, training.batch_size, examples=training.examples)
+            loss = backward(batch, _clamped(products, clamps, told.annotated(batch)))["loss"]
+            optimiser.step(step - start, loss)  # its rate and corrections count from the checkpoint
+            if step + 1 in asked.evaluation_steps():
+                evaluate(step + 1)
     return found
 
 

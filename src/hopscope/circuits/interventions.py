@@ -5,7 +5,7 @@ list: of two that change the same rows the later one wins.  What no value says, 
 """
 
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import torch
 from jaxtyping import Bool, Int
@@ -66,7 +66,7 @@ class Intervention(Config):
         """
         if self.layer >= model.config.layers:
             raise UserError(f"layer: expected 0 to {model.config.layers - 1}, found {self.layer}")
-        found = self._functions(model, _with_members(batch))
+        found = self._functions(model, batch if batch.batch_axis else batch.changed(lambda each: each[None]))
         if model.members is None:
             found = {name: partial(_on_single, function) for name, function in found.items()}
         return found
@@ -77,22 +77,12 @@ class Intervention(Config):
     def _at(self, site: str) -> str:
         return f"blocks.{self.layer}.{site}"
 
-    def _clean(self, model: Transformer, batch: Batch, site: str) -> Tensor:
-        # A site of the unedited model, with a member axis.
-        inputs, name = batch.inputs if model.members else batch.inputs[0], self._at(site)
-        found = model.cache(inputs, [name])[name]
-        return found if model.members else found[None]
-
-
-def _with_members(batch: Batch) -> Batch:
-    return batch if batch.batch_axis else batch.changed(lambda tensor: tensor[None])
-
 
 def _on_single(function: SiteFunction, tensor: Tensor) -> Tensor:
     return function(tensor[None])[0]
 
 
-class OfHeads(Intervention):
+class _OfHeads(Intervention):
     """What those of heads have in common: `heads`; `None` means all heads of the layer."""
 
     heads: tuple[int, ...] | None = None
@@ -108,11 +98,7 @@ class OfHeads(Intervention):
         return rows[..., None] & heads
 
 
-def _rule(by: Any) -> Any:
-    return {"kind": by} if isinstance(by, str) else by
-
-
-class ReplacePattern(OfHeads):
+class ReplacePattern(_OfHeads):
     """Replace attention patterns (rows of the attention matrix) of some heads of one layer.
 
     Attributes:
@@ -120,26 +106,26 @@ class ReplacePattern(OfHeads):
             head's mean pattern at these rows).  A row on which it leads nowhere is left alone.
     """
 
-    kind: Literal["replace_pattern"] = "replace_pattern"
-    by: Annotated[Rule, BeforeValidator(_rule)]
+    by: Annotated[Rule, BeforeValidator(lambda by: {"kind": by} if isinstance(by, str) else by)]
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
         here, causal = self._here(model, batch).transpose(-1, -2), model.config.causal
-        if isinstance(self.by, Learned | History):
-            own = self._clean(model, batch, "attn.hook_pattern")
+        site = self._at("attn.hook_pattern")
+        if isinstance(self.by, Learned | History):  # which rest on patterns of the unedited model
+            own = model.cache(batch.inputs if model.members else batch.inputs[0], [site])[site]
+            own = own if model.members else own[None]
             rows = selected(batch, self.rows).expand(len(own), -1, -1)
             found = [patterns(self.by, batch, causal, each, rows) for each in own.unbind(2)]
         else:
             found = [patterns(self.by, batch, causal)]
         new, exists = (torch.stack(each, 2) for each in zip(*found, strict=True))
         here = (here & exists)[..., None]
-        return {self._at("attn.hook_pattern"): lambda pattern: torch.where(here, new, pattern)}
+        return {site: lambda pattern: torch.where(here, new, pattern)}
 
 
-class SwapAttention(OfHeads):
+class SwapAttention(_OfHeads):
     """Exchange the attention weights of two keys, `first` and `second`, in rows that see both; others stay."""
 
-    kind: Literal["swap_attention"] = "swap_attention"
     first: Site
     second: Site
 
@@ -163,10 +149,9 @@ def _exchanged(swap: "SwapAttention | SwapValues", batch: Batch) -> Int[Tensor, 
     return torch.where((one >= 0) & (other >= 0), both, here)
 
 
-class EqualizeAttention(OfHeads):
+class EqualizeAttention(_OfHeads):
     """Set the attention weights of the keys with the roles `keys` that a row sees to their mean."""
 
-    kind: Literal["equalize_attention"] = "equalize_attention"
     keys: Roles
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
@@ -180,7 +165,7 @@ class EqualizeAttention(OfHeads):
         return {self._at("attn.hook_pattern"): equal}
 
 
-class SwapValues(OfHeads):
+class SwapValues(_OfHeads):
     """Exchange what two positions hand on as *values*, while queries and keys stay as they are.
 
     Attributes:
@@ -189,7 +174,6 @@ class SwapValues(OfHeads):
         first, second: the two positions.
     """
 
-    kind: Literal["swap_values"] = "swap_values"
     what: Literal["symbol", "position", "stream"]
     first: Site
     second: Site
@@ -214,46 +198,32 @@ class SwapValues(OfHeads):
         return {**remembered, self._at("attn.hook_v"): swapped}
 
 
-class Ablation(Intervention):
-    """What ablations have in common.
-
-    Attributes:
-        by: `"zero"`; `"mean"` (over `means`, by position); `"resample"` (the same place in the next sample).
-        means: samples over which a mean is taken; by default those that are changed.
-    """
+class _Ablation(Intervention):
+    """What ablations have in common: `by` `"zero"`, `"mean"` (over the samples, by position) or `"resample"` (the same
+    place in the next sample)."""
 
     by: Literal["zero", "mean", "resample"]
-    means: Any = Field(None, exclude=True, repr=False)
 
-    def _ablated(self, model: Transformer, batch: Batch, here: Tensor, site: str) -> Functions:
-        samples = batch if self.means is None else _with_members(self.means)
-        expected, found = batch.inputs.shape[2], samples.inputs.shape[2]
-        if expected != found:
-            wanted = f"samples of {expected} positions, as the batch has"
-            raise UserError(f"means: expected {wanted}, found {found}")
-        mean = self._clean(model, samples, site).mean(1, keepdim=True) if self.by == "mean" else 0.0
-
+    def _ablated(self, here: Tensor, site: str) -> Functions:
         def ablated(out: Tensor) -> Tensor:
-            return torch.where(here, out.roll(-1, 1) if self.by == "resample" else mean, out)
+            if self.by == "resample":
+                return torch.where(here, out.roll(-1, 1), out)
+            return torch.where(here, out.mean(1, keepdim=True) if self.by == "mean" else 0.0, out)
 
         return {self._at(site): ablated}
 
 
-class AblateHead(OfHeads, Ablation):
+class AblateHead(_OfHeads, _Ablation):
     """Replace the output of heads (before the output projection) at some rows."""
 
-    kind: Literal["ablate_head"] = "ablate_head"
-
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
-        return self._ablated(model, batch, self._here(model, batch)[..., None], "attn.hook_z")
+        return self._ablated(self._here(model, batch)[..., None], "attn.hook_z")
 
 
-class AblateMLP(Ablation):
+class AblateMLP(_Ablation):
     """Replace the output of a layer's MLP at some rows."""
-
-    kind: Literal["ablate_mlp"] = "ablate_mlp"
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
         if not model.config.mlp_size:
             raise UserError("ablate_mlp: expected a model with an MLP, found mlp_ratio = 0")
-        return self._ablated(model, batch, selected(batch, self.rows)[..., None], "hook_mlp_out")
+        return self._ablated(selected(batch, self.rows)[..., None], "hook_mlp_out")

@@ -27,20 +27,19 @@ from hopscope.tasks.task import role_words
 _MOST_VALUES = 24  # a role with more values than this is not exchanged value by value
 _PAIR = 2  # positions that share one learned code where codes are learned for pairs
 
+Part = Literal["Q", "K", "V"]
+
 
 class Use(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
-    """One use of a path.
+    """One use of a path: by the `rows`, in words, of another one as their queries, keys or values, or by the readout.
 
-    Attributes:
-        layer, head, rows: the path that uses it, `rows` in words; `None` for the readout.
-        part: as its queries, keys or values; `None` for the readout.
-        rise: of the loss, where only this use is without the path.
+    `rise` is that of the loss, where only this use is without the path.
     """
 
     layer: int | None = None
     head: int | None = None
     rows: str | None = None
-    part: Literal["Q", "K", "V"] | None = None
+    part: Part | None = None
     rise: float
 
 
@@ -82,14 +81,15 @@ class PathPatching:
         found = [Use(rise=self._criterion.loss(directly.predictions) - self._loss)]
         for reader in (other for other in base.circuit if other[0] > slot[0]):
             layer, head, role = reader
-            parts = {
+            parts: dict[Part, tuple[Pattern, Values]] = {
                 "Q": (execution.pattern(layer, ablated, base), base.values[layer]),
                 "K": (execution.pattern(layer, base, ablated), base.values[layer]),
                 "V": (self._held.given[layer], ablated.values[layer]),
             }
-            about = {"layer": layer, "head": head, "rows": grammar.words(grammar.roles[role])}
+            rows = grammar.words(grammar.roles[role])
             for part, read in parts.items():
-                found.append(Use.model_validate({**about, "part": part, "rise": self._rise(reader, *read)}))
+                rise = self._rise(reader, *read)
+                found.append(Use(layer=layer, head=head, rows=rows, part=part, rise=rise))
         counted = (use for use in found if use.rise >= self._criterion.least_effect)
         return tuple(sorted(counted, key=lambda use: -use.rise))
 
@@ -97,8 +97,9 @@ class PathPatching:
 def exchanged(task: Task, rows: Rows, batch: Batch, execution: Execution) -> dict[str, Stream]:
     """Streams before the first layer of the batch with one thing exchanged: what the task says (if that is not like its
     inputs, a `UserError`), or the inputs of each role for another sample's; and position codes, moved on by one."""
-    inputs, given, config = batch.inputs, task.counterfactuals(batch), execution.model.config
-    others = _by_role(task, rows, batch) if given is None else given
+    inputs, others, config = batch.inputs, task.counterfactuals(batch), execution.model.config
+    if others is None:
+        others = _by_role(task, rows, batch)
     for name, other in others.items():
         if not isinstance(other, Tensor) or (other.shape, other.dtype) != (inputs.shape, inputs.dtype):
             raise UserError(
@@ -120,9 +121,8 @@ def _by_role(task: Task, rows: Rows, batch: Batch) -> dict[str, Tensor]:
     # The inputs of each role value taken from the next sample; of all positions, where no role has few values.
     words, size, found = role_words(task), task.shape().position_size, dict[str, Tensor]()
     for role in (name for name in batch.roles if name not in rows.derived):
-        values = batch.roles[role].unique().tolist()
+        values, told = batch.roles[role].unique().tolist(), dict(enumerate(words.get(role, ())))
         for value in values if len(values) <= _MOST_VALUES else ():
-            told = dict(enumerate(words.get(role, ())))
             name = told.get(value) or f"{role} {value}"
             name = f"{role} {name}" if name in found or name == POSITION else name
             found[name] = resampled(batch.inputs, batch.roles[role] == value, size)
@@ -140,9 +140,8 @@ def resampled(inputs: Tensor, here: Bool[Tensor, "1 batch position"], carried: i
     count = other.sum(-1, keepdim=True)
     rank = (here.long().cumsum(-1) - 1).clamp(min=0) % count.clamp(min=1)
     source = (~other).long().argsort(dim=-1, stable=True).gather(-1, rank)
-    changes, following = here & (count > 0), inputs.roll(-1, 1)
-    if inputs.dim() == source.dim():
-        return torch.where(changes, following.gather(-1, source), inputs)
-    kept = inputs.shape[-1] - carried
-    taken = following[..., :kept].gather(2, source[..., None].expand(*source.shape, kept))
-    return torch.cat((torch.where(changes[..., None], taken, inputs[..., :kept]), inputs[..., kept:]), -1)
+    changes = here & (count > 0)
+    if inputs.dim() > source.dim():
+        features = torch.arange(inputs.shape[-1], device=inputs.device)
+        source, changes = source[..., None], changes[..., None] & (features < len(features) - carried)
+    return torch.where(changes, inputs.roll(-1, 1).take_along_dim(source, 2), inputs)

@@ -1,16 +1,14 @@
 """Planted models of retrieval: transformers whose circuit is known because it was built, to prove readers on.
 
-The truth of a plant is the set of reads on which its answer depends.  Around it stand heads that do nothing, decoys,
-which attend as if they took part and write what nobody reads, and, in `hidden` plants, noise.
+The truth of a plant is the set of reads on which its answer depends.  Around it stand heads that do nothing, and
+decoys, which attend as if they took part and write what nobody reads.
 
-In the grammar of simple rules are two witnesses of the fewest layers.  *Doubling* (causal mask, deepest pairs first):
-second tokens read their pair mate, so that others can find them by the symbol before theirs; in layer t + 1 everybody
-knows 2^{t-1} - 1 symbols further on, looks for the token whose "symbol before" is the last of them, and learns all that
-it knows.  *Reflection* (no mask, any order, two heads): every row reads, to either side, its mirror image about a piece
-that it knows, which holds the same piece in the same slot; whoever knew g pieces beyond its own symbol, and as many
-beyond its code, then knows any g' ≤ 3g + 1 with g' - g odd.  Then *walk*: second tokens read their pair mate, and a
-query follows its chain by one hop in every layer; and *copies*: a walk whose last symbol comes several times, each time
-with a share of the whole, so that one may be missing.
+In the grammar of simple rules are two witnesses of the fewest layers (docs/witnesses.md).  *Doubling* (causal mask,
+deepest pairs first): in layer t + 1 everybody knows 2^{t-1} - 1 symbols further on.  *Reflection* (no mask, any order,
+two heads): whoever knew g pieces beyond its own symbol, and as many beyond its code, then knows any g' ≤ 3g + 1 with
+g' - g odd.  Then *walk*: second tokens read their pair mate, and a query follows its chain by one hop in every layer;
+and *copies*: a walk whose last symbol comes several times, each time with a share of the whole, so that one may be
+missing.
 
 Outside of it are *relay*: every token copies what the second token some pairs earlier in time holds, and the query
 finds the copy, with a token of any chain, by the key that was copied along; *leak*: the last read gives the wanted
@@ -22,17 +20,13 @@ the model does not have.  Of a leaking relay no rules are a substitute.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import cycle, pairwise
-from typing import NamedTuple, cast
+from itertools import cycle, pairwise, product
+from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from hopscope.circuits.weights import CODE, MATE, SYMBOL, UNREAD, Copy, Design, Head, blank, build
+from hopscope.circuits.weights import CODE, MATE, SYMBOL, UNREAD, Copy, Design, Head, build
 from hopscope.errors import UserError
-from hopscope.models.layers import Layer, Linear
 from hopscope.models.transformer import Transformer
-from hopscope.tasks import Retrieval, Task, draw
+from hopscope.tasks import Retrieval, Task
 
 _COPIED = 40  # added to the number of a slot for that of its copy in a relay
 _COARSE = 2e3  # sharpness at which float32 can share out attention between equal symbols to a thousandth
@@ -82,11 +76,7 @@ def witness(task: Retrieval, *, causal: bool = True) -> Transformer:
     """
     if causal and task.order not in ("deepest-first", tuple(range(task.steps, 0, -1))):
         raise UserError(f"order: expected 'deepest-first' under the causal mask, found {task.order!r}")
-    return build(_witness(task, causal))
-
-
-def _witness(task: Retrieval, causal: bool) -> Design:
-    return Design(task, plan(task.asked.values(), causal=causal), causal)
+    return build(Design(task, plan(task.asked.values(), causal=causal), causal))
 
 
 def plan(asked: Iterable[int], *, causal: bool = True) -> list[list[Head]]:
@@ -148,10 +138,10 @@ def _mirror(known: int, slot: int, side: int) -> Head:
     return Head((mirror, mirror), copies, "own symbol" if mirror == CODE else "own code")
 
 
-def _walk(task: Retrieval) -> Design:
+def _walk(task: Retrieval) -> list[list[Head]]:
     steps = range(1, task.steps + 1)
     mates = _MATES._replace(reads={f"second {step}": f"first {step}" for step in steps})
-    return Design(task, [[mates], *([_hop(step, step)] for step in steps)])
+    return [[mates], *([_hop(step, step)] for step in steps)]
 
 
 def _hop(step: int, slot: int, share: float = 1.0, route: int | None = None) -> Head:
@@ -163,7 +153,7 @@ def _copies(task: Retrieval, routes: Sequence[int]) -> Design:
     # So many routes in each of the last layers.
     steps, count, numbers = task.steps, sum(routes), iter(range(sum(routes)))
     last = [[_hop(steps, steps, 1.0 / count, next(numbers)) for _ in range(n)] for n in routes]
-    return Design(task, [*_walk(task).layers[:-1], *last])
+    return Design(task, [*_walk(task)[:-1], *last])
 
 
 def _relay(task: Retrieval, shift: int) -> Design:
@@ -195,7 +185,7 @@ def _leak(task: Retrieval, share: float, shift: int = 0) -> Design:
     last = Head((known, MATE + copied), copies, "unpaired", 0, _COARSE, unpaired, {"query": target})
     answers = [((2 * step, 1.0),) for step in range(1, steps)]
     answer = ((2 * steps, 1.0), (known, -(1.0 - share) / share))
-    return Design(task, [*_walk(task).layers[:-1], *relay, [last]], answers=[*answers, answer])
+    return Design(task, [*_walk(task)[:-1], *relay, [last]], answers=[*answers, answer])
 
 
 def chain_plants() -> Iterator[Plant]:
@@ -211,10 +201,13 @@ def chain_plants() -> Iterator[Plant]:
     # Of even D the deepest step is relayed: the relays of the last pairs alone must matter enough.
     shifts, steps = (((4, 1), (3, 1), (5, 2)), ((4, 1), (3, 3), (2, 1))), range(2, 6)
     leaks, copied = ((4, 0.25), (3, 0.3), (2, 0.2)), ((4, 1, 0.25), (3, 2, 0.2), (2, 1, 0.25), (4, 3, 0.3))
+    doubled = (task(1 + n // 6, some[n % 5]) for n in range(30))
+    reflected = (task(1 + n // 4, few[n % 3], orders[n % 4]) for n in range(20))
+    walked = (task(2 + n // 3, others[n % 5]) for n in range(12))
     families: dict[str, Iterator[Design]] = {
-        "doubling": (_witness(task(1 + n // 6, some[n % 5]), True) for n in range(30)),
-        "reflection": (_witness(task(1 + n // 4, few[n % 3], orders[n % 4]), False) for n in range(20)),
-        "walk": (_walk(task(2 + n // 3, others[n % 5])) for n in range(12)),
+        "doubling": (Design(each, plan(each.asked.values())) for each in doubled),
+        "reflection": (Design(each, plan(each.asked.values(), causal=False), False) for each in reflected),
+        "walk": (Design(each, _walk(each)) for each in walked),
         "copies": (_copies(task(n, (3 + n % 2, 4)), way) for n, way in routes),
         "relay": (_relay(task(n, (size, 4)), by) for n in steps for size, by in shifts[n % 2]),
         "leak": (_leak(task(n, (size, 4)), share) for n in (1, *steps) for size, share in leaks),
@@ -238,9 +231,8 @@ def _placed(design: Design, heads: int, idle: Sequence[int], turn: int, decoys: 
     grid = [[Head()] * heads for _ in range(count + len(idle))]
     for layer, number, head in design.heads:
         grid[at[layer]][(number + turn * (layer + 1)) % heads] = head
-    free = [
-        (layer, place) for layer, row in enumerate(grid) for place in range(heads) if not row[place].copies
-    ]
+    every = product(range(len(grid)), range(heads))
+    free = [(layer, place) for layer, place in every if not grid[layer][place].copies]
     wanted = min(decoys, len(free))
     for number in range(wanted):
         layer, place = free[number * len(free) // wanted]
@@ -282,41 +274,3 @@ def _plant(name: str, family: str, design: Design) -> Plant:
     circuits = (frozenset(read for route, read in true if route is None or route != each) for each in missing)
     decoys = (read._replace(target=None, rule=read.target) for read in fake)
     return Plant(name, family, design.task, build(design), tuple(circuits), tuple(decoys))
-
-
-@torch.no_grad()
-def hidden(plant: Plant, width: int = 128, mlp_size: int = 512, seed: int = 0) -> Plant:
-    """The same circuit in a wider pre-norm model, whose idle heads and hidden units are noise.
-
-    Noise attends neither evenly nor with certainty, as trained heads do, reads all, and writes what no circuit reads.
-    """
-    old, generator = plant.model.config, torch.Generator().manual_seed(seed)
-    # Norms divide the stream by its length over the root of the width.
-    shape = old.model_copy(update={"width": width, "mlp_ratio": mlp_size / width})
-    model = blank(shape, math.sqrt(old.width / width))
-    for name, small in plant.model.weights().items():
-        if "norm" not in name:
-            model.weights()[name][tuple(map(slice, small.shape))] = small
-
-    def fill(seen: Tensor, idle: Tensor, reads: dict[Linear, float], writes: Linear) -> None:
-        # What idle features read at random varies by a given size.
-        rows, mean = seen.flatten(0, 1), seen.mean((0, 1))
-        for linear, size in reads.items():
-            drawn = torch.randn(width, len(idle), generator=generator)
-            drawn *= size / ((rows - mean) @ drawn).std(0)
-            linear.weight[:, idle], linear.bias[idle] = drawn, -mean @ drawn
-        drawn = torch.randn(len(idle), width - old.width, generator=generator)
-        writes.weight[idle, old.width :] = drawn / math.sqrt(len(writes.weight))
-
-    stream = model.embedded(draw(plant.task, torch.tensor([seed]), "probe", 0, 64).inputs[0])
-    for layer in cast(list[Layer], list(model.layers)):
-        attention, mlp = layer.attention, layer.mlp
-        heads = (attention.output.weight.unflatten(0, (old.heads, -1)) == 0).flatten(1).all(1)
-        reads = {attention.query: 2.0, attention.key: 1.0, attention.value: 1.0}
-        idle = heads.repeat_interleave(old.head_size).nonzero()[:, 0]
-        fill(layer.read(stream), idle, reads, attention.output)
-        found = layer.heads_under(stream, layer.pattern(stream))
-        idle = (mlp.inner.weight == 0).all(0).nonzero()[:, 0]
-        fill(layer.mlp_norm(stream + attention.joined(found)), idle, {mlp.inner: 1.0}, mlp.outer)
-        stream = layer.after_heads(stream, found)
-    return plant._replace(name=f"hidden {plant.name}", model=model.knowing(plant.task))

@@ -1,28 +1,22 @@
-"""Reading the circuit of a trained model: appendix E of the paper, without the human.
+"""Reading the circuit of a trained model: appendix E of the paper, without the human (docs/circuits.md).
 
-1.  Rows are grouped by role.  Every row role of every head is a *slot*.
-2.  The search lets as many slots as possible read nothing and finds the simplest rule for each of the others, several
-    times: in the order of importance, in random orders, and once without each path of the smallest circuit.  All
-    minimal circuits are kept.
-3.  The smallest is validated on fresh samples: every path is taken away once more, in three modes; everything but the
-    circuit is kept; random circuits of the same size stand beside it.
-
-A path is removed in three ways.  *rules* (the paper's): every pattern is given by its rule, the removed path reads
-uniformly.  *clean*: patterns are given as they are in the unedited model, but for the path, which reads uniformly.
-*recomputed*: paths use their own softmax over the streams as they have become, rows outside of the circuit read
-nothing.  A circuit runs in the first mode or the last (`Mode`).
+Every row role of every head is a *slot*.  The search finds minimal circuits; the smallest is validated on fresh
+samples, where every path is taken away once more.  A removed path reads uniformly, in three modes.  *rules* (the
+paper's): every pattern is given by its rule.  *clean*: patterns are as in the unedited model.  *recomputed*: paths use
+their own softmax over the streams as they have become, rows outside of the circuit read nothing.  A circuit runs in the
+first mode or the last (`Mode`).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property, partial
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 
 from hopscope import rng
-from hopscope.circuits.circuit import Circuit, Path
+from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.criterion import Criterion, criterion_of
 from hopscope.circuits.execution import MODES, Execution, Mode, Pass, Slot
 from hopscope.circuits.grammar import Grammar, Rows
@@ -34,7 +28,7 @@ from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task, draw
 
-NOT_LEARNED, READ, UNEXPLAINED = "no circuit: above plateau", "read", "unexplained"
+READ, NOT_LEARNED, UNEXPLAINED = "read", "no circuit: above plateau", "unexplained"
 """Verdicts on a model; the last with the reason behind it."""
 
 HELD = 0.75
@@ -46,7 +40,6 @@ _DRAWS = {"search": ("circuit", 0), "check": ("circuit", 1), "report": ("held-ou
 # Samples to search on.  Classes say less than vectors do: of these as many as have so many weights of a head.
 _VECTORS, _MOST_WEIGHTS, _FEWEST, _MOST = 48, 32_000, 32, 512
 _REPORTED = 4  # how many times as many are reported on
-_MOST_OTHERS = 20  # heads outside of a circuit of which the rows of a path are taken away, at most
 
 
 class ReaderConfig(Config):
@@ -137,35 +130,12 @@ class Reading(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     merges: tuple[Merge, ...] = ()
 
 
-class Bounds(NamedTuple):
-    """What one path costs, between two bounds: losses of the model itself over what it has learned.
-
-    All other attention is the model's own, and follows what is changed below it.  The effect of a path says little by
-    itself: beside it stands what it costs to take the same rows away elsewhere.
-
-    Attributes:
-        path: which.
-        removed: where its rows read uniformly.
-        others: the same of the same rows in heads that the circuit does not name, drawn at random.
-        layer: the same in all heads of the path's layer at once.
-    """
-
-    path: Path
-    removed: float
-    others: list[float]
-    layer: float
-
-
 def read(
     model: Transformer, task: Task, config: ReaderConfig | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> Reading:  # fmt: skip
-    """Read the circuit of a model (see the module).
+    """Read the circuit of a single model, or of an ensemble of one member (see the module).
 
-    Args:
-        model: a single one, or an ensemble of one member.
-        task: what it was trained on.
-        config: how.
-        progress: told what is being done.
+    `task` is what it was trained on; `progress` is told what is being done.
 
     Raises:
         UserError: the threshold is below the loss of the unablated model, or there are several members.
@@ -186,12 +156,11 @@ class Reader:
         self._model = model.member(0) if model.members is not None else model
         self._task, self._config = task, config
         usual = min(_MOST, max(_FEWEST, _MOST_WEIGHTS // model.config.length**2))
-        vectors = task.shape().outputs == "vectors"
-        self._samples = config.samples or (_VECTORS if vectors else usual)
+        self._samples = config.samples or (_VECTORS if task.shape().outputs == "vectors" else usual)
         self._rows = Rows.drawn(task, config.seed, self._model.readout.weight.device)
         self.fresh = self._execution("report")
-        clean = self.fresh.clean.predictions
-        self.criterion = criterion_of(task, self.fresh.grammar.batch, clean, config.threshold)
+        batch, clean = self.fresh.grammar.batch, self.fresh.clean
+        self.criterion = criterion_of(task, batch, clean.predictions, config.threshold)
 
     def _execution(self, what: str) -> Execution:
         fresh, causal = self._config.validation or _REPORTED * self._samples, self._model.config.causal
@@ -201,43 +170,16 @@ class Reader:
 
     def read(self, progress: Callable[[str], None]) -> Reading:
         """See `read` of the module."""
-        if not self.criterion.names:
-            return self._reading(NOT_LEARNED)
-        execution, config = self._execution("search"), self._config
-        self._search = Search(execution, self.criterion.on(execution), config.modes, config.searched)
+        criterion, config = self.criterion, self._config
+        about: dict[str, Any] = {"learned": criterion.names, "threshold": criterion.threshold}
+        about["least_effect"] = criterion.least_effect
+        if not criterion.names:
+            return Reading(verdict=NOT_LEARNED, **about)
+        execution = self._execution("search")
+        self._search = Search(execution, criterion.on(execution), config.modes, config.searched)
         found = self._minimal(progress)
         progress("validation")
-        return self._validated(self._best(found), found)
-
-    def _reading(self, verdict: str, **found: object) -> Reading:
-        about = {"threshold": self.criterion.threshold, "least_effect": self.criterion.least_effect}
-        return Reading.model_validate({"verdict": verdict, "learned": self.criterion.names, **about, **found})
-
-    def bounds(self, circuit: Circuit) -> list[Bounds]:
-        """The bounds of every path of a circuit, its own or another one, in a model that has learned something.
-
-        Raises:
-            UserError: the circuit does not fit the model.
-        """
-        fresh, rules, found = self.fresh, circuit.rules(self.fresh), list[Bounds]()
-        cost = cache(partial(self._without, fresh.clean._replace(mode="recomputed")))
-        outside = [slot for slot in fresh.reachable if reads_nothing(rules[slot])]
-        for path in circuit.paths:
-            role = fresh.grammar.roles.index(path.roles)
-            others = [slot for slot in outside if slot[2] == role]
-            if len(others) > _MOST_OTHERS:
-                others = self._shuffled(others, 9000 + role)[:_MOST_OTHERS]
-            layer = [(path.layer, head, role) for head in range(fresh.model.config.heads)]
-            removed = cost((path.layer, path.head, role))
-            found.append(Bounds(path, removed, [*map(cost, others)], cost(*layer)))
-        return found
-
-    def transferred(self, circuit: Circuit) -> dict[Mode, float]:
-        """Losses, by mode, that a circuit reaches in this model, such as one that was read in another seed.
-
-        Its layers and heads are meant as they are numbered; a `UserError` if it does not fit the model.
-        """
-        return {mode: self.criterion.loss(circuit.run(self.fresh, mode).predictions) for mode in MODES}
+        return Reading(**about, **self._validated(self._best(found), found))
 
     # Search.
 
@@ -269,13 +211,11 @@ class Reader:
         return min(circuits, key=rank)
 
     def _holds(self, circuit: Circuit) -> bool:
-        anew, criterion = self._anew
-        passed, most = (
-            (circuit.run(anew, mode) for mode in self._config.modes),
-            max(HELD, self._config.searched),
+        (anew, criterion), most = self._anew, max(HELD, self._config.searched)
+        passed = (circuit.run(anew, mode) for mode in self._config.modes)
+        return circuit.explained and all(
+            criterion.budget_used(each.mode, each.predictions) <= most for each in passed
         )
-        used = (criterion.budget_used(each.mode, each.predictions) for each in passed)
-        return circuit.explained and all(each <= most for each in used)
 
     @cached_property
     def _anew(self) -> tuple[Execution, Criterion]:
@@ -291,12 +231,12 @@ class Reader:
 
     # Validation.
 
-    def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> Reading:
+    def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> dict[str, Any]:
         fresh, criterion = self.fresh, self.criterion
         passed: dict[str, Pass] = {mode: circuit.run(fresh, mode) for mode in MODES}
-        predictions = {mode: each.predictions for mode, each in passed.items()}
+        predictions = {mode: passed[mode].predictions for mode in MODES}
         bases = {"clean": fresh.clean, **passed}
-        some, slots = fresh.grammar.batch.take(slice(self._samples)), passed["rules"].circuit
+        some, slots = fresh.grammar.batch.take(slice(self._samples)), sorted(passed["rules"].circuit)
         on_few = criterion.on(fresh, self._samples)
         patching = PathPatching(fresh, on_few, passed["recomputed"].first(self._samples))
         carried = patching.carries(exchanged(self._task, self._rows, some, fresh))
@@ -309,27 +249,27 @@ class Reader:
                 carries=carried[slot],
                 composition=patching.composition(slot),
             )
-            for slot in sorted(slots)
+            for slot in slots
         ]
         losses = {str(mode): criterion.loss(each) for mode, each in predictions.items()}
         losses |= {"full": criterion.full, "complement": self._without(fresh.clean, *slots)}
         fault = criterion.fault({mode: predictions[mode] for mode in self._config.modes})
         if not circuit.explained:
-            fault = f"no rule for {'; '.join(str(path) for path in circuit.paths if isinstance(path.rule, Learned))}"
+            fault = f"no rule for {'; '.join(str(path) for path in circuit.paths if path.rule == Learned())}"
         elif not fresh.grammar.rows.any(0).all():
             fault = "fresh samples have rows with roles that were never searched"
         # By paths, not by reads: the same reads by other heads are another way to do them.
         counted = Counter(each.model_dump_json() for each in found)
-        return self._reading(
-            READ if fault is None else f"{UNEXPLAINED}: {fault}",
-            circuit=circuit,
-            evidence=evidence,
-            minimal=[(Circuit.model_validate_json(each), times) for each, times in counted.items()],
-            loss=losses,
-            random=self._random(len(evidence)),
-            worst=criterion.worst(predictions["recomputed"]),
-            merges=self._merges(circuit),
-        )
+        return {
+            "verdict": READ if fault is None else f"{UNEXPLAINED}: {fault}",
+            "circuit": circuit,
+            "evidence": evidence,
+            "minimal": [(Circuit.model_validate_json(each), times) for each, times in counted.items()],
+            "loss": losses,
+            "random": self._random(len(evidence)),
+            "worst": criterion.worst(predictions["recomputed"]),
+            "merges": self._merges(circuit),
+        }
 
     def _random(self, size: int) -> list[float]:
         fresh, losses = self.fresh, list[float]()
@@ -347,29 +287,28 @@ class Reader:
         return self.criterion.loss(self.fresh.under(base, dict.fromkeys(slots, Uniform())).predictions)
 
     def _needed_for(self, intact: Pass) -> dict[Slot, str | None]:
-        fresh, reads = self.fresh, dict[tuple[int, str], list[Slot]]()
+        grammar, reads = self.fresh.grammar, defaultdict[tuple[int, str], list[Slot]](list)
         for slot in intact.circuit:
-            target = fresh.grammar.target(slot[2], intact.rules[slot]) or str(slot)
-            reads.setdefault((slot[2], target), []).append(slot)
+            reads[slot[2], grammar.target(slot[2], intact.rules[slot]) or str(slot)].append(slot)
         found: dict[Slot, str | None] = {}
         for slots in reads.values():
             # To read uniformly may do harm of its own: what is needed is lost however nothing is read.
-            without = (fresh.under(intact, dict.fromkeys(slots, nothing)) for nothing in NOTHING)
+            without = (self.fresh.under(intact, dict.fromkeys(slots, nothing)) for nothing in NOTHING)
             lost, as_well = (self.criterion.lost(each.predictions, intact.predictions) for each in without)
             found |= dict.fromkeys(slots, next((name for name in lost if name in as_well), None))
         return found
 
     def _merges(self, circuit: Circuit) -> list[Merge]:
-        execution, reads = self._search.execution, dict[tuple[int, int], dict[int, Rule]]()
-        base = circuit.run(execution)
+        search, reads = self._search, defaultdict[tuple[int, int], dict[int, Rule]](dict)
+        base = circuit.run(search.execution)
 
         def kept(changes: Mapping[Slot, Rule]) -> bool:
-            now = execution.under(base, changes)
-            return self._search.criterion.budget_used("rules", now.predictions) <= self._config.searched
+            now = search.execution.under(base, changes).predictions
+            return search.criterion.budget_used("rules", now) <= search.searched
 
         for (layer, head, role), rule in base.rules.items():
             if is_sharp(rule):
-                reads.setdefault((layer, head), {})[role] = rule
+                reads[layer, head][role] = rule
         merges = []
         for one, theirs in reads.items():
             gone: dict[Slot, Rule] = {(*one, role): Uniform() for role in theirs}

@@ -19,6 +19,9 @@ from hopscope.tasks import Batch
 Roles = dict[str, int]
 """Rows by role: name → the integer that the role must have; an empty one means every row."""
 
+Pattern = Float[Tensor, "member batch query key"]
+Queries = Bool[Tensor, "member batch query"]
+
 By = Literal["position", "symbol", "match"]
 """On what mean weights depend: on the positions of row and key alone; on the key's symbol too; or (`match`) on these
 positions, the row's symbol, and whether the key holds that same symbol."""
@@ -177,12 +180,8 @@ def same_chain(batch: Batch) -> Bool[Tensor, "member batch query key"]:
 
 
 def patterns(
-    rule: Rule,
-    batch: Batch,
-    causal: bool,
-    own: Float[Tensor, "member batch query key"] | None = None,
-    rows: Bool[Tensor, "member batch query"] | None = None,
-) -> tuple[Float[Tensor, "member batch query key"], Bool[Tensor, "member batch query"]]:
+    rule: Rule, batch: Batch, causal: bool, own: Pattern | None = None, rows: Queries | None = None
+) -> tuple[Pattern, Queries]:
     """The attention patterns of a rule, and on which rows it leads somewhere; the other rows read themselves.
 
     Args:

@@ -1,9 +1,6 @@
-"""The search for a circuit: as many rows as possible read nothing, and the others read by rules.
+"""The search for a circuit: as many rows as possible read nothing, and the others read by rules (docs/circuits.md).
 
-A change is kept while the loss stays under the threshold in both modes: with every pattern given by its rule, and with
-the patterns of the circuit recomputed from what is left.  The first alone would drop a head that only shapes later
-*keys*, because under given patterns only values flow; the second alone would not say what the rows read.  A search may
-ask for the first alone even so, as the paper does.
+A change is kept while the loss stays under the threshold in every mode that is asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +23,8 @@ _TOO_MUCH = 1.5  # slots that by themselves cost so many times more than may be 
 
 
 class State(NamedTuple):
-    """Passes under the threshold in every mode that is asked for, the shares of what may be lost that they use up, and
-    changes known to fail."""
+    """Passes under the threshold in every mode, the shares of what may be lost that they use up, and changes known to
+    fail."""
 
     passed: Mapping[Mode, Pass]
     used: Mapping[Mode, float]
@@ -55,10 +52,10 @@ class Search:
         self.execution, self.criterion, self.modes, self.searched = execution, criterion, modes, searched
         self.start, self.share = self._begin(execution.clean), 1.0
         self._costs, self._rules = dict[Slot, float](), dict[Slot, tuple[list[Rule], list[Rule]]]()
-        far = {slot: [each for _, each in self._distances(slot)] for slot in execution.reachable}
-        self._nearest = {slot: min(each, default=1.0) for slot, each in far.items()}
+        far = {slot: self._distances(slot) for slot in execution.reachable}
+        self._nearest = {slot: min((each for _, each in some), default=1.0) for slot, some in far.items()}
         self._on_few: Search | None = None
-        if (few := execution.clean.samples // 4) >= _LEAST_FEW:
+        if (few := execution.clean.predictions.shape[1] // 4) >= _LEAST_FEW:
             self._on_few = copy(self)  # what rules and distances are, all samples tell
             self._on_few.criterion = criterion.on(execution, few)
             self._on_few.start = self._begin(execution.clean.first(few))
@@ -91,11 +88,14 @@ class Search:
         # Greedy: each slot, in this order, is given the first of its choices that does.  All are tried with their first
         # at once, then each half: the same as one slot at a time, where costs add up.  `failed`: it is known that not
         # all slots can have their first choice.
-        slots = [slot for slot in slots if choices(state, slot)]
-        if not slots:
+        first = {slot: some[0] for slot in slots if (some := choices(state, slot))}
+        if not first:
             return state
-        first = {slot: choices(state, slot)[0] for slot in slots}
-        hopeless = len(slots) > 1 and choices is _nothing and self._cost_too_much(state, slots)
+        slots = [*first]
+        # What slots cost by themselves is known of removals.
+        left = max(0.0, self.share * self.searched - state.used["rules"])
+        cost = sum(max(0.0, self._costs.get(slot, 0.0)) for slot in slots)
+        hopeless = len(slots) > 1 and choices is _nothing and cost > _TOO_MUCH * left
         if not failed and not hopeless and (changed := self.changed(state, first)) is not None:
             return changed
         if len(slots) > 1:
@@ -110,10 +110,6 @@ class Search:
                 return changed
         return state
 
-    def _cost_too_much(self, state: State, slots: Sequence[Slot]) -> bool:
-        cost = sum(max(0.0, self._costs.get(slot, 0.0)) for slot in slots)
-        return cost > _TOO_MUCH * max(0.0, self.share * self.searched - state.used["rules"])
-
     def _remove(self, state: State, slots: Sequence[Slot]) -> State:
         reading = [slot for slot in slots if not reads_nothing(state.rules[slot])]
         return self._first_that_do(state, reading, _nothing)
@@ -126,9 +122,8 @@ class Search:
     def _described(self, slot: Slot) -> tuple[list[Rule], list[Rule]]:
         # Rules that could be what a head's row does: those near to its pattern, the simplest first, and farther ones.
         if slot not in self._rules:
-            (layer, head, role), grammar = slot, self.execution.grammar
-            rows, own = grammar.rows[role], self.execution.clean.given[layer][:, head]
-            found = self._distances(slot)
+            role, grammar, own = slot[2], self.execution.grammar, self.execution.own_pattern(slot)
+            found, rows = self._distances(slot), grammar.rows[role]
             two = grammar.two_targets(role, own[rows])
             for rule in [*([two] if two else []), *grammar.weighted(role)]:
                 found.append((rule, distance(grammar.pattern(role, rule, own)[rows], own[rows])))
@@ -143,10 +138,9 @@ class Search:
         return self._rules[slot]
 
     def _distances(self, slot: Slot) -> list[tuple[Rule, float]]:
-        layer, head, role = slot
-        own = self.execution.clean.given[layer][:, head][self.execution.grammar.rows[role]]
-        reading = (each for each in self.execution.grammar.candidates(role) if not reads_nothing(each.rule))
-        return [(each.rule, distance(each.pattern, own)) for each in reading]
+        grammar = self.execution.grammar
+        own, candidates = self.execution.own_pattern(slot)[grammar.rows[slot[2]]], grammar.candidates(slot[2])
+        return [(rule, distance(each, own)) for rule, each in candidates if not reads_nothing(rule)]
 
     # Orders, and what is found in them.
 

@@ -6,13 +6,12 @@ code of the other token with that symbol, slot -2 the symbol of the other token 
 symbols, odd ones codes.  A head compares one slot of the reading row with one slot of every key, and adds slots of the
 keys that it attends to, weighted, to slots of the row.
 
-**Which key fits.** The dot product of Gaussian symbols is no comparison: u·v is larger for a long v than for v = u.
-What is largest for v = u is -|u - v|²/2 = u·v - |u|²/2 - |v|²/2.  So every slot holds a vector *and* minus half its
-square.  The MLP of the first layer makes the squares: gelu(z) + gelu(-z) = √(2/π) z² + O(z⁴).  The first layer itself
-has only its layer norm, which divides by the stream's length; over a stream (x, c, C), where C is constant and |c|²
-too, that makes (x, R) with R² = C² + |c|² a key of unit length.  C is large, so that later norms hardly change values;
-where the first layer compares symbols it must be moderate, as they differ by a share |u - v|²/2R² of the score only.
-Every feature is written twice, with opposite signs: the mean is zero.
+**Which key fits.** A dot product does not find the equal symbol (docs/witnesses.md), so every slot holds a vector *and*
+minus half its square.  The MLP of the first layer makes the squares: gelu(z) + gelu(-z) = √(2/π) z² + O(z⁴).  The first
+layer itself has only its layer norm, which divides by the stream's length; over a stream (x, c, C), where C is constant
+and |c|² too, that makes (x, R) with R² = C² + |c|² a key of unit length.  C is large, so that later norms hardly change
+values; where the first layer compares symbols it must be moderate, as they differ by a share |u - v|²/2R² of the score
+only.  Every feature is written twice, with opposite signs: the mean is zero.
 
 **Who else fits.** The row itself holds the piece that it looks for; so heads avoid keys with the row's own code or
 symbol.  First tokens and queries, which have no pair mate to read under the causal mask, read themselves; the MLP of
@@ -28,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.errors import UserError
-from hopscope.models.config import Model, TransformerConfig
+from hopscope.models.config import Model
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Retrieval, Task
 from hopscope.tasks.vectors import position_codes
@@ -73,14 +72,6 @@ def put(model: Transformer, name: str, block: Tensor, row: int = 0, column: int 
     weight[row : row + block.shape[0], column : column + block.shape[1]] = block
 
 
-def blank(config: TransformerConfig, norm: float = 1.0) -> Transformer:
-    """A single model whose norms multiply what they norm by a number, and whose other weights are zero."""
-    model = Transformer(config)
-    for name, weight in model.weights().items():
-        weight.fill_(norm * name.endswith("norm.weight"))
-    return model
-
-
 def assembled(
     declared: Model, task: Task, heads: Heads, units: list[list[Units]], scales: Sequence[float] = (1.0, 1.0)
 ) -> Transformer:
@@ -91,7 +82,9 @@ def assembled(
     size = max(maps[0].shape[1] for pair in heads.values() for maps in pair)
     most = max(sum(reads.shape[1] for reads, _, _ in each) for each in units)
     sizes = {"head_dim": size, "mlp_ratio": most / declared.width}
-    model = blank(declared.model_copy(update=sizes).for_task(task.shape())).knowing(task)
+    model = Transformer(declared.model_copy(update=sizes).for_task(task.shape())).knowing(task)
+    for name, weight in model.weights().items():
+        weight.fill_(float(name.endswith("norm.weight")))
     for (layer, number), ((query, key), (value, output)) in heads.items():
         name, start, scale = f"layers.{layer}.attention", number * size, scales[min(layer, 1)]
         for part, maps in (("query", query * math.sqrt(size)), ("key", key), ("value", value)):
@@ -124,22 +117,22 @@ class Head(NamedTuple):
         avoid: what keys have that fit but are not meant: the row's own symbol or code (the row itself), or no pair
             mate.  `"other symbol"` leaves the row itself alone; `"other kind"` is `"unpaired"` for rows that have a
             pair mate, and the opposite for those without.
-        shift: a row with the code of place p looks for that of place p + shift, counted in pairs and then queries.
-        sharpness: score for each unit of half a squared distance between symbols.
-        unpaired: score that a key without pair mate loses for each dimension of its symbol, where it is avoided.
         reads: of rows on which an answer depends, what they read of their own chain (`None`: not always the same), in
             words such as `query` and `second 2`.  Of decoys: by what rule they read.
-        route: of which one may be missing; `None`: the answer needs the head.
     """
 
     compares: tuple[int, ...] = ()
     copies: tuple[Copy, ...] = ()
     avoid: Literal["own symbol", "own code", "unpaired", "other symbol", "other kind"] | None = None
-    shift: int = 0
-    sharpness: float = 2e5
-    unpaired: float = 60.0
+    shift: int = (
+        0  # a row with the code of place p looks for that of p + shift, counted in pairs and then queries
+    )
+    sharpness: float = 2e5  # score for each unit of half a squared distance between symbols
+    unpaired: float = (
+        60.0  # score that a key without pair mate loses by dimension of its symbol, where it is avoided
+    )
     reads: Mapping[str, str | None] = {}
-    route: int | None = None
+    route: int | None = None  # of which one may be missing; `None`: the answer needs the head
 
 
 class Design(NamedTuple):
@@ -154,9 +147,8 @@ class Design(NamedTuple):
     @property
     def heads(self) -> list[tuple[int, int, Head]]:
         """Layer and number of those that write."""
-        return [
-            (i, n, head) for i, row in enumerate(self.layers) for n, head in enumerate(row) if head.copies
-        ]
+        every = ((layer, n, head) for layer, row in enumerate(self.layers) for n, head in enumerate(row))
+        return [each for each in every if each[2].copies]
 
 
 def build(design: Design) -> Transformer:

@@ -10,7 +10,7 @@ from hopscope.claims.claim import Samples as Samples
 from hopscope.claims.claim import at_least as at_least
 from hopscope.claims.claim import at_most as at_most
 from hopscope.claims.claim import between as between
-from hopscope.claims.registration import registered as registered
+from hopscope.claims.source import registered as registered
 from hopscope.claims.verdict import Judgement as Judgement
 from hopscope.claims.verdict import Ledger as Ledger
 from hopscope.claims.verdict import Verdict as Verdict

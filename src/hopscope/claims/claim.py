@@ -15,7 +15,6 @@ Rule = Literal["always", "mean", "effect"]
 Function = Callable[[Any], Any]
 COMPLETIONS = ("gpt2-base", "gpt2-schedule", "torch-base", "torch-schedule")
 """Registered ways to complete a recipe that its source does not give whole (docs/protocols.md, Revision 3)."""
-
 Unit = Literal["member", "seed", "case", "question", "pair", "run"]
 
 
@@ -89,23 +88,19 @@ def between(low: float, high: float, unit: str = "number") -> Criterion:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Numbers with what they stand for, as a claim's `value` may return them.
+    """Numbers with what they stand for, as a claim's `value` may return them; `UserError`: they do not fit each other.
 
     Attributes:
         values: a number for each thing that was measured, or a pair of numbers for a correlation; kept as an array.
             `None` and NaN are missing: they should be there.  ±inf is censored: it was watched for and never came.
-        unit: what one number stands for.  A series of the unit `member` is one over members, and those of one seed are
-            resampled together.  `case` means that these are all cases there are: no interval.
-        cluster: for each value, a name of what is resampled together.
+        unit: what one number stands for; `case` means that these are all cases there are: no interval.
+        cluster: for each value, a name of what is resampled together; those of one seed always are.
         error: rule `always`: how far a value may lie from the truth, for all values or for each.
         interval: 95 % interval of the mean, where the claim knows a better one than the bootstrap (Wilson, …).
         note: words that follow those of the verdict; without any value, why there is none.
         missing: what this part lacks of the protocol's scale, such as `1 of 20 epochs`.
         members: the members that the values are of; filled in for a series.
         excluded: why the claim is not about what was measured here, which then decides nothing if another part is left.
-
-    Raises:
-        UserError: a value is no number, or lengths differ.
     """
 
     values: Any
@@ -167,23 +162,19 @@ class Claim(Config):
         id, statement, source, protocol: a short name; what the source says; where; what is measured to test it.
         value: function of the evidence that gives a series over members, a number for each member, `Samples`, or a
             mapping from the parts of `must` to these.
-        must: a criterion, or part → criterion; of parts, all must hold, or any, or they must agree (`need`).
-        rule: `always` (every value), `mean` (95 % interval of the mean), `effect` (the same of a difference, or of the
+        must, need: a criterion, or part → criterion; of parts all must hold, or any, or they must agree.
+        rule: `always` (every value), `mean` (95 % interval of the mean), `effect` (of a difference or of the
             correlation of pairs, which must also exclude 0); or part → rule.
         source_n, seeds_needed: models of the source, and seeds that a verdict needs; `always` needs as many as both.
         at_scale, untried: functions of the evidence that say what the run lacks of the protocol (it then decides
-            nothing), and by which readings of the source no model was trained (nothing is then refuted), or give `""`.
+            nothing), and by which readings no model was trained (nothing is then refuted), or give `""`.
         readings: ways to read what the source leaves open, the default first: name → value function, or a function of
             the evidence that gives that.  With `readings_agree` all must give one verdict.
-        kind: where the completion of a recipe matters: `existence` is said of a source's own models, and refuted only
-            if every completion refutes it; `general` is reproduced only under all.
+        kind: `existence` is said of a source's own models, `general` of all, under every completion of a recipe.
         controls, must_not: name → value function of what should show nothing, and what it must not meet.
         structural: whether the claim follows from the architecture or a theorem, or the words for that.
         trust: what a reader must trust to believe the verdict.
         summary: function of the parts' judgements, by name, whose sentence stands in place of all their words.
-
-    Raises:
-        UserError: a field is not what it should be.
     """
 
     id: str = Field(min_length=1)

@@ -1,7 +1,6 @@
 """When a curve first crosses a level, if ever, and which of two events came first."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -83,7 +82,7 @@ def last_crossing(
 
 def rise(times: Sequence[float], values: Sequence[float], *, start: float = 0.0, end: float = 1.0) -> Rise:
     """Return the first crossings of 10 %, 50 % and 90 % of the way between two levels; errors: see `first_crossing`."""
-    levels = (start + share * (end - start) for share in (0.1, 0.5, 0.9))
+    levels = [start + share * (end - start) for share in (0.1, 0.5, 0.9)]
     return Rise(*(first_crossing(times, values, level, rising=end > start) for level in levels))
 
 
@@ -105,22 +104,11 @@ def order(first: Crossing, second: Crossing) -> Order:
     return "after" if second.high <= first.low else "tie"
 
 
-def precedence(first: Sequence[Crossing], second: Sequence[Crossing]) -> Counter[Order]:
-    """How often the first of two events came before, after or with the second, over seeds in the same order."""
-    return Counter(order(*pair) for pair in zip(first, second, strict=True))
-
-
 def earliest(crossings: Sequence[Crossing]) -> Crossing:
     """Return the first of several crossings; a censored one where none of them happened, or it may have come before."""
-    return min(crossings, key=_seen_until)
+    return min(crossings, key=lambda each: (each.time or each.censored_at or 0.0, each.time is None))
 
 
 def latest(crossings: Sequence[Crossing]) -> Crossing:
     """Return the latest of several crossings; a censored one if one of them never happened."""
     return max(crossings, key=lambda each: math.inf if each.time is None else each.time)
-
-
-def _seen_until(crossing: Crossing) -> tuple[float, bool]:
-    end = crossing.censored_at if crossing.time is None else crossing.time
-    assert end is not None
-    return end, crossing.time is None

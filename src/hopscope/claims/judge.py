@@ -1,24 +1,22 @@
 """From a claim and the evidence of a run to a verdict, by one rule for all: the only way to one (docs/claims.md)."""
 
 import math
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hopscope.claims.claim import COMPLETIONS, Claim, Criterion, Function, Samples, is_series, shown
 from hopscope.claims.part import LEAST_SHARE, Scale, judged_part
-from hopscope.claims.registration import registration_of
-from hopscope.claims.verdict import Judgement, Outcome, Verdict, counted, pointing
+from hopscope.claims.source import registered as rules_of
+from hopscope.claims.verdict import Judgement, Outcome, Registration, Verdict, counted, pointing
 from hopscope.config import in_words
 from hopscope.errors import UserError
 
 _ENOUGH: Any = {"all": "refuted", "general": "refuted", "any": "reproduced", "existence": "reproduced"}
 """The verdict that one part, or one completion, is enough for; the other takes all."""
 
-_Found = Mapping[str, Judgement]
+_Judgements = Mapping[str, Judgement]
 
 
 def judge(
@@ -68,16 +66,16 @@ def judge(
         readings={each: _told(judged) for each, judged in readings.items() if each},
         controls=controls,
         completion=completion if claim.kind else None,
-        registration=registration_of(claim, registered, before),
+        registration=_registration(claim, registered, before),
     )
 
 
 def _judged(
-    claim: Claim, found: Mapping[str, dict[str, Samples]], controls: _Found, scale: Scale, lacks: str
-) -> tuple[Judgement, str, _Found, _Found]:
+    claim: Claim, found: Mapping[str, dict[str, Samples]], controls: _Judgements, scale: Scale, lacks: str
+) -> tuple[Judgement, str, _Judgements, _Judgements]:
     """The judgement of all readings, the name of the one that is shown, its parts, and each reading's judgement."""
     rules, criteria, kind = claim.by_part(claim.rule), claim.by_part(claim.must), claim.kind
-    parts: dict[str, _Found] = {}
+    parts: dict[str, _Judgements] = {}
     readings: dict[str, Judgement] = {}
     for name, samples in found.items():
         left = [part for part in samples if not samples[part].excluded] or [*samples]
@@ -112,7 +110,7 @@ def _judged(
     return whole.model_copy(update={"leaning": leaning}), name, parts[name], readings
 
 
-def _whole(parts: _Found, left: Sequence[str], need: str = "all") -> Judgement:
+def _whole(parts: _Judgements, left: Sequence[str], need: str = "all") -> Judgement:
     """Parts together; those that are not `left` are shown, and decide nothing."""
     ran = {name: each for name, each in parts.items() if each.verdict != "not run"}
     words = " · ".join(f"{name}: {each.words}" for name, each in parts.items())
@@ -136,7 +134,7 @@ def _whole(parts: _Found, left: Sequence[str], need: str = "all") -> Judgement:
     )  # fmt: skip
 
 
-def _over_readings(readings: _Found, ran: _Found, agree: bool) -> Judgement:
+def _over_readings(readings: _Judgements, ran: _Judgements, agree: bool) -> Judgement:
     default, (name, shown) = next(iter(readings)), next(iter(ran.items()))
     verdicts = {each.verdict for each in (readings if agree else ran).values()}
     words, lacks = "; ".join([shown.words, f"these are numbers of {name}", _by_verdict(ran)]), []
@@ -147,7 +145,7 @@ def _over_readings(readings: _Found, ran: _Found, agree: bool) -> Judgement:
     return _with(shown, "inconclusive" if lacks else shown.verdict, words, *lacks)
 
 
-def _over_completions(kind: Any, shown: Judgement, ran: _Found, silent: Sequence[str]) -> Judgement:
+def _over_completions(kind: Any, shown: Judgement, ran: _Judgements, silent: Sequence[str]) -> Judgement:
     """Completions together; under the `silent` ones nothing was learned, or nobody asks for them."""
     verdicts = {each.verdict for each in ran.values()}
     left = [name for name in COMPLETIONS if name not in {*ran, *silent}]
@@ -167,12 +165,12 @@ def _under(kind: str, whole: Judgement, completion: str) -> Judgement:
     return _with(whole, "inconclusive", whole.words, lacks)
 
 
-def _common(found: _Found) -> Any:
+def _common(found: _Judgements) -> Any:
     leanings = {each.leaning for each in found.values()}
     return leanings.pop() if len(leanings) == 1 else "mixed"
 
 
-def _by_verdict(readings: _Found) -> str:
+def _by_verdict(readings: _Judgements) -> str:
     verdicts = dict.fromkeys(each.verdict for each in readings.values())
     names = {of: [name for name, each in readings.items() if each.verdict == of] for of in verdicts}
     return "; ".join(f"{verdict} under {', '.join(each)}" for verdict, each in names.items())
@@ -209,6 +207,25 @@ def _control(claim: Claim, name: str, function: Function, evidence: Any) -> Judg
     return _whole(parts, [*parts]).model_copy(update={"verdict": verdict, "leaning": None, "lacks": ()})
 
 
+def _registration(claim: Claim, rules: Mapping[str, str] | None, before: Iterable[Verdict]) -> Registration:
+    """How a claim stands to the rules that were registered."""
+    if rules is None:
+        return Registration()
+    found, known, under = rules_of([claim])[claim.id], rules.get(claim.id), None
+    if known is None:
+        return Registration(state="added", hash=found, words="this claim was added after the run had begun")
+    if known == found:
+        return Registration(state="registered", hash=found, registered=known)
+    for earlier in (each for each in before if each.id == claim.id):
+        own = earlier.registration
+        under = own.under_registered if own.registered == known else None
+        if own.hash == known:
+            under = Judgement(**{name: getattr(earlier, name) for name in Judgement.model_fields})
+    was = "never judged" if under is None else f"was {under.verdict}"
+    words = f"judged by a rule that was changed after the run: {was} under the rule registered with it"
+    return Registration(state="changed", hash=found, registered=known, under_registered=under, words=words)
+
+
 def _each(must: Criterion | Mapping[str, Criterion], function: Any) -> Any:
     return function(must) if isinstance(must, Criterion) else {part: function(must[part]) for part in must}
 
@@ -223,13 +240,13 @@ def _json(value: Any) -> Any:
 
 
 def _readings(claim: Claim, evidence: Any) -> dict[str, Function]:
-    found = claim.readings
+    found = claim.readings or {}
     if callable(found):
         found = _called(claim, "readings", found, evidence)
         if not isinstance(found, Mapping) or not found or not all(map(callable, found.values())):
             raise _refused(claim, "readings", "a mapping from names to functions of the evidence", found)
-    default = {} if claim.value is None else {"as stated" if found else "": claim.value}
-    return {**default, **(found or {})}
+    stated = {"as stated" if found else "": claim.value} if claim.value else {}
+    return {**stated, **found}
 
 
 def _words(claim: Claim, field: str, given: Any) -> str:
@@ -249,15 +266,17 @@ def _measured(
         names = ", ".join(filter(None, parts))
         expected = f"numbers for the parts {names}" if names else "numbers, without parts"
         raise _refused(claim, what, expected, [*found] if any(found) else found.get(""))
-    named = {part: f"{what}, part {part!r}" if part else what for part in found}
-    return {part: _samples(claim, named[part], part, found[part], evidence) for part in found}
+    return {
+        part: _samples(claim, f"{what}, part {part!r}" if part else what, part, each, evidence)
+        for part, each in found.items()
+    }
 
 
 def _samples(claim: Claim, what: str, part: str, found: Any, evidence: Any) -> Samples:
     members, rules = [*evidence.members], claim.by_part(claim.rule)
     try:
-        whole = isinstance(found, Samples) or is_series(found)
-        found = found if isinstance(found, Samples) else Samples(found, members=None if whole else members)
+        if not isinstance(found, Samples):
+            found = Samples(found, members=None if is_series(found) else members)
     except UserError as error:
         raise UserError(f"claim {claim.id!r}: {what}: {error}") from None
     n, own = len(found.values), found.members or ()
@@ -276,13 +295,8 @@ def _called(claim: Claim, what: str, function: Any, given: Any) -> Any:
     try:
         return function(given)
     except Exception as error:
-        while hasattr(function, "func"):
-            function = function.func  # functools.partial
-        file = getattr(getattr(function, "__code__", None), "co_filename", None)
-        own = [frame for frame in traceback.extract_tb(error.__traceback__)[1:] if frame.filename == file]
-        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
         words = str(error) if isinstance(error, UserError) else f"expected numbers, found {in_words(error)}"
-        raise UserError(f"claim {claim.id!r}: {what}: {words}{place}") from error
+        raise UserError(f"claim {claim.id!r}: {what}: {words}") from error
 
 
 def _refused(claim: Claim, what: str, expected: str, found: object) -> UserError:

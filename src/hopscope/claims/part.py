@@ -75,13 +75,11 @@ class _Part:
         self.clusters = _clusters(len(samples.values), samples.cluster, seeds)
         self.groups = self.clusters[self.known]
         self.holding = 0 if self.paired else sum(map(must.holds, self.values))
+        every, some = self.holding == len(self.values), self.holding or self.paired
+        self.leaning: Leaning = "agrees" if every else "mixed" if some else "disagrees"  # one by one
         # The mean is a share: of seeds, or where the claim has an interval of its own, of cases or questions.
         fits = rule == "mean" if samples.interval is None else samples.unit in ("case", "question")
         self.share = fits and must.unit == "fraction" and {*self.values.flat} <= {0.0, 1.0}
-
-    def meeting(self) -> Leaning:
-        every = self.holding == len(self.values)
-        return "agrees" if every else "mixed" if self.holding or self.paired else "disagrees"
 
     def always(self) -> _Found:
         values, unit, k = self.values, self.samples.unit, len({*self.groups})
@@ -97,17 +95,17 @@ class _Part:
             bound = 100 * share_interval(k, k, tail=0.05)[0]
             words = f"; in at least {bound:.1f} % of such (95 % Clopper–Pearson, one-sided)"
         if np.isinf(values).any():
-            return _Found(verdict, self.meeting(), words)
+            return _Found(verdict, self.leaning, words)
         value, interval = estimate(values, self.groups)
         interval = None if unit == "case" else self.samples.interval or interval
-        return _Found(verdict, self.meeting(), words, value, interval)
+        return _Found(verdict, self.leaning, words, value, interval)
 
     def average(self, fill: Any = None) -> _Found:
         """What the mean or the correlation says, of known numbers alone or with `fill` in place of missing ones."""
         own, values, groups = self.samples.interval, self.values, self.groups
         never = np.isinf(values).any()
         if never and own is None:
-            return _Found("inconclusive", self.meeting(), "no mean, because some never came")
+            return _Found("inconclusive", self.leaning, "no mean, because some never came")
         middle = math.nan if self.paired else float(np.median(values)) if never else mean(values)
         if fill is not None:
             known = self.known[:, None] if self.paired else self.known
@@ -145,12 +143,9 @@ class _Part:
         share_of_all = refuted and self.share and self.samples.interval is not None
         if np.isinf(self.values).any() or (few and not share_of_all):
             return False
-        for fill in self.against(refuted, found.value or 0.0):
-            again = self.average(fill)
-            turned = effect and not refuted and (again.value or 0.0) * (found.value or 0.0) <= 0
-            if again.verdict != found.verdict or turned:
-                return False
-        return True
+        value, free = found.value or 0.0, refuted or not effect  # an effect must keep its side of 0
+        again = [self.average(fill) for fill in self.against(refuted, value)]
+        return all(one.verdict == found.verdict and (free or (one.value or 0.0) * value > 0) for one in again)
 
     def against(self, refuted: bool, value: float) -> list[Any]:
         """Numbers that speak against a verdict: as far beyond a bound as the mean is on its side, or the worst."""

@@ -7,9 +7,11 @@ import importlib
 import linecache
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from hopscope.claims.claim import Claim
 
 _LIBRARY = __name__.partition(".")[0]
 
@@ -41,6 +43,20 @@ def source_hash(*things: Any) -> str:
         for module, thing in zip(modules, things, strict=True)
     ]
     return hash_of(text_of(told))
+
+
+def registered(claims: Iterable[Claim]) -> dict[str, str]:
+    """Id of a claim → hash of everything that decides it: its record, and the text of its functions with their helpers.
+
+    Statement, source, trust and summary are words about a claim, and may change.
+    """
+    found = {}
+    for claim in claims:
+        record = {**dict(claim), "structural": bool(claim.structural)}
+        for words in ("statement", "source", "trust", "summary"):
+            del record[words]
+        found[claim.id] = hash_of(text_of(record))
+    return found
 
 
 def _told(thing: Any, home: str | None, seen: set[int]) -> str:

@@ -16,7 +16,8 @@ from hopscope.errors import UserError, printable
 Outcome = Literal["reproduced", "refuted", "inconclusive", "not run"]
 Leaning = Literal["agrees", "disagrees", "mixed"]
 
-_HERE = {"agrees": "holds here", "disagrees": "fails here", "mixed": "open here"}
+_DECIDED: dict[str, Leaning] = {"reproduced": "agrees", "refuted": "disagrees"}
+_HERE: dict[Leaning, str] = {"agrees": "holds here", "disagrees": "fails here", "mixed": "open here"}
 
 
 class Judgement(Config):
@@ -122,8 +123,7 @@ class Verdict(Judgement):
 
 def pointing(judgement: Judgement) -> Leaning:
     """Where the numbers point, whatever the verdict is."""
-    decided: dict[str, Leaning] = {"reproduced": "agrees", "refuted": "disagrees"}
-    return decided.get(judgement.verdict, judgement.leaning or "mixed")
+    return _DECIDED.get(judgement.verdict, judgement.leaning or "mixed")
 
 
 def counted(number: int, noun: str) -> str:
@@ -135,11 +135,10 @@ class Ledger(list[Verdict]):
     """The verdicts of a run; prints as a short ledger."""
 
     def __getitem__(self, place: Any) -> Any:
-        """The verdict of a claim's id, or at a place; a slice is a ledger."""
-        by_id = {each.id: each for each in self}
+        """The verdict of a claim's id, or at a place."""
         if not isinstance(place, str):
-            found = super().__getitem__(place)
-            return Ledger(found) if isinstance(place, slice) else found
+            return super().__getitem__(place)
+        by_id = {each.id: each for each in self}
         if place not in by_id:
             raise UserError(f"claim: expected one of {', '.join(by_id) or 'none'}, found {place!r}")
         return by_id[place]

@@ -5,9 +5,9 @@ import io
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO, cast
 
@@ -75,18 +75,25 @@ def _run(given: list[str]) -> int:
 
 
 def _called(given: list[str]) -> int:
-    if not given or given[0] in ("-h", "--help"):
+    name, *rest = given or [""]
+    if name in ("", "-h", "--help"):
         print(_usage())
-        return 0 if given else 2
-    if given[0] == "--version":
-        print(f"hopscope {importlib.import_module(__name__.partition('.')[0]).__version__}")
+        return 0 if name else 2
+    if name == "--version":
+        print(f"hopscope {importlib.import_module('hopscope').__version__}")
         return 0
-    if given[0] not in COMMANDS:
-        expected = f"one of {', '.join(COMMANDS)}, found {given[0]!r}"
-        raise UserError(f"command: expected {expected}; see hopscope --help")
-    module = importlib.import_module(f"{__name__}.{COMMANDS[given[0]][0]}")
+    if name not in COMMANDS:
+        raise UserError(
+            f"command: expected one of {', '.join(COMMANDS)}, found {name!r}; see hopscope --help"
+        )
+    command = getattr(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}"), name)
+    from hopscope.cli.parsing import bound
+
     try:
-        getattr(module, given[0])(given[1:])
+        call = (
+            bound(command, rest) if name != "run" else lambda: command(rest)
+        )  # whose options are its study's
+        call()
     except SystemExit as stop:
         if stop.code not in (0, None):
             raise
@@ -120,10 +127,7 @@ def _obeying() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)  # `timeout` and batch systems send it twice
         raise _Asked(number)
 
-    # Only the main thread may say what a signal does.
-    of_main = threading.current_thread() is threading.main_thread()
-    known = (signal.SIGTERM, signal.SIGHUP) if of_main else ()
-    taken = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    taken = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
     for number in taken:
         signal.signal(number, answer)
     try:
@@ -168,7 +172,5 @@ def _settle_output() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        with suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
+        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

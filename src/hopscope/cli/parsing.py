@@ -1,17 +1,15 @@
-"""Command lines through tyro, with its multi-line boxes turned into one-line errors."""
+"""Command lines through tyro, with its multi-line boxes turned into one-line errors, and tables for a terminal."""
 
 import contextlib
+import functools
 import io
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tyro
 from pydantic import ValidationError
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from hopscope.config import validation_line
 from hopscope.errors import UserError
@@ -27,27 +25,42 @@ _PIPE_WIDTH = 160  # columns of a table that does not go to a terminal
 
 
 def parse(
-    options: type[Options], arguments: Sequence[str], command: str, description: str | None = None
+    options: Callable[..., Options], arguments: Sequence[str], command: str, description: str | None = None
 ) -> Options:
-    """Read what follows a command into its options, a dataclass whose docstrings are the help texts.
+    """Read what follows a command into a dataclass, whose docstring (or `description`) is the help text.
 
-    `description` stands in place of the docstring of `options`; `UserError`: an option is unknown, missing, or has a
-    value that does not fit.
+    `UserError`: an option is unknown, missing, or has a value that does not fit.
     """
-    errors, registry = io.StringIO(), ConstructorRegistry()
-    registry.primitive_rule(_path_rule)
+    if "" in arguments:  # which pathlib would take for the current folder
+        raise UserError(
+            f"{command}: expected a PATH or a value, found an empty word; see hopscope {command} --help"
+        )
+    errors, config = io.StringIO(), (tyro.conf.FlagCreatePairsOff,)
     try:
         with contextlib.redirect_stderr(errors):
             return tyro.cli(
-                options, args=list(arguments), prog=f"hopscope {command}", description=description, registry=registry,
-                config=(tyro.conf.FlagCreatePairsOff,),
-            )  # fmt: skip
+                options,
+                args=list(arguments),
+                prog=f"hopscope {command}",
+                description=description,
+                config=config,
+            )
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise UserError(f"{_sentence(errors.getvalue())}; see hopscope {command} --help") from None
     except ValidationError as error:
         raise UserError(f"{validation_line(error)}; see hopscope {command} --help") from None
+
+
+def bound(command: Callable[..., None], arguments: Sequence[str]) -> Callable[[], None]:
+    """A command with its arguments, to be called; errors as of `parse`."""
+
+    @functools.wraps(command)
+    def given(*values: Any, **named: Any) -> Callable[[], None]:
+        return functools.partial(command, *values, **named)
+
+    return parse(given, arguments, command.__name__)
 
 
 def console() -> "Console":
@@ -63,9 +76,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        *columns, title=title, box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True
-    )
+    style: Any = {"box": SIMPLE_HEAD, "pad_edge": False, "show_edge": False, "collapse_padding": True}
+    table = Table(*columns, title=title, **style)
     for row in rows:
         table.add_row(*map(Text, row))
     console().print(table)
@@ -77,26 +89,8 @@ def stage() -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.text import Text
 
-    if not sys.stderr.isatty():
-        yield lambda words: None
-        return
     with Console(stderr=True).status("") as status:
         yield lambda words: status.update(Text(f"{words} …"))
-
-
-def _filled_path(words: list[str]) -> Path:
-    if not words[0]:
-        raise ValueError("expected a path, found an empty one")  # which pathlib takes for the current folder
-    return Path(words[0])
-
-
-def _path_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
-    if info.type is not Path:
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=1, metavar="PATH", instance_from_str=_filled_path,
-        is_instance=lambda value: isinstance(value, Path), str_from_instance=lambda path: [str(path)],
-    )  # fmt: skip
 
 
 def _sentence(box: str) -> str:

@@ -1,15 +1,14 @@
 """Commands that read runs: `hopscope claims`, `report`, `circuit` and `export`."""
 
-import dataclasses
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
 from hopscope.claims import Ledger
-from hopscope.cli.parsing import console, parse, show_table, stage
+from hopscope.cli.parsing import console, show_table, stage
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, runs_in, write_atomic
 
@@ -19,24 +18,21 @@ if TYPE_CHECKING:
 _MODES = ("rules", "clean", "recomputed")
 
 
-@dataclasses.dataclass
-class ClaimsOptions:
-    """Print the ledger of runs: every claim with its value and verdict.  Of a root with several runs, list them."""
+def claims(
+    paths: Positional[tuple[Path, ...]] = (Path("runs"),), long: bool = False, json: bool = False
+) -> None:
+    """Print the ledger of runs: every claim with its value and verdict.  Of a root with several runs, list them.
 
-    paths: Positional[tuple[Path, ...]] = (Path("runs"),)
-    """Run folders, or roots that hold runs."""
-    long: bool = False
-    """Print threshold, interval, n and the reason of every verdict too."""
-    json: bool = False
-    """Print JSON."""
+    A refuted claim is a result, not a failure; a run that cannot be read is said last.
 
-
-def claims(arguments: Sequence[str]) -> None:
-    """Print the ledger; a refuted claim is a result, not a failure, and a run that cannot be read is said last."""
-    options = parse(ClaimsOptions, arguments, "claims")
-    runs = [run for path in options.paths for run in runs_in(path)]
+    Args:
+        paths: Run folders, or roots that hold runs.
+        long: Print threshold, interval, n and the reason of every verdict too.
+        json: Print JSON.
+    """
+    runs = [run for path in paths for run in runs_in(path)]
     entries, fault = list[dict[str, Any]](), None
-    screen, listing = console(), len(runs) > len(options.paths) and not options.long
+    screen, listing = console(), len(runs) > len(paths) and not long
     for run in runs:
         ledger, outcome = None, "not finished: run the same study again"
         try:
@@ -46,94 +42,84 @@ def claims(arguments: Sequence[str]) -> None:
                 outcome = ledger.closing_line
         except UserError as error:
             fault, outcome = fault or error, "cannot be read"
-        if options.json:
+        if json:
             where = {"run": str(run.path)} if len(runs) > 1 else {}
             entries += [{**each.to_json(), **where} for each in ledger or ()]
         elif listing or ledger is not None:
             print(f"{run.path.parent.name} {run.path}")
-            text = ledger.text(long=options.long, width=screen.width) if ledger is not None else ""
+            text = ledger.text(long=long, width=screen.width) if ledger is not None else ""
             screen.print(f"  {outcome}" if listing else text, markup=False)
-    if options.json and (entries or fault is None):
-        print(json.dumps(entries, indent=1, ensure_ascii=False))
+    if json and (entries or fault is None):
+        print(dumps(entries, indent=1, ensure_ascii=False))
     if fault is not None:
         raise fault
 
 
-@dataclasses.dataclass
-class ReportOptions:
+def report(paths: Positional[tuple[Path, ...]], index: bool = False, to: Path | None = None) -> None:
     """Build the page of a run anew, or one page of several runs.
 
     A run that was trained but not concluded (a claim or a figure had a fault) is measured, judged and concluded first.
+
+    Args:
+        paths: Run folders, or roots that hold exactly one run.
+        index: List all runs under the paths on one page, with links to their pages, instead of building those.
+        to: File to write (default: report.html in the run folder, or here where there are several runs; index.html).
     """
-
-    paths: Positional[tuple[Path, ...]]
-    """Run folders, or roots that hold exactly one run."""
-    index: bool = False
-    """List all runs under the paths on one page, with links to their pages, instead of building those."""
-    to: Path | None = None
-    """File to write (default: report.html in the run folder, or here where there are several runs; index.html)."""
-
-
-def report(arguments: Sequence[str]) -> None:
-    """Build a page."""
-    options = parse(ReportOptions, arguments, "report")
-    if not options.paths:
+    if not paths:
         found = "found none; name a run folder; see hopscope report --help"
         raise UserError(f"report: expected at least one PATH, {found}")
     from hopscope import api
-    from hopscope.page.page import index, pages
+    from hopscope.page import page
 
-    if options.index:
-        to = options.to or (options.paths[0] if len(options.paths) == 1 else Path()) / "index.html"
-        text = index([run for path in options.paths for run in runs_in(path)], to.parent)
+    file = to or (paths[0] if len(paths) == 1 else Path()) / "index.html"
+    if index:
+        text = page.index([run for path in paths for run in runs_in(path)], file.parent)
     else:
-        runs = [RunFolder.opened(path) for path in options.paths]
+        runs = [RunFolder.opened(path) for path in paths]
         for run in runs:
             api.conclude_again(run)
-        to = options.to or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
-        text = pages(runs)
-    if options.to is None and not options.index and len(options.paths) == 1:
+        text, file = page.pages(runs), to or (runs[0].path if len(runs) == 1 else Path()) / "report.html"
+    if to is None and not index and len(paths) == 1:
         runs[0].write("report.html", text)
     else:
-        write_atomic(to, text.encode())
-    print(to)
+        write_atomic(file, text.encode())
+    print(file)
 
 
-@dataclasses.dataclass
-class CircuitOptions:
-    """Read the circuit of one trained member: which rows of which heads read what, proven by ablation."""
+def circuit(
+    path: Positional[Path],
+    member: int = 0,
+    checkpoint: int | None = None,
+    tau: float | None = None,
+    proof: Literal["both", "rules"] = "both",
+    json: bool = False,
+) -> None:
+    """Read the circuit of one trained member: which rows of which heads read what, proven by ablation.
 
-    path: Positional[Path]
-    """Run folder, or a root that holds exactly one run."""
-    member: int = 0
-    """Number of the member in the run."""
-    checkpoint: int | None = None
-    """Read the circuit as it was at this training step, of which there must be a checkpoint (default: the last)."""
-    tau: float | None = None
-    """Loss that the circuit may have (default: that of the task's criterion)."""
-    proof: Literal["both", "rules"] = "both"
-    """What the circuit must hold under: both, its rules and its own attention recomputed; rules, its rules alone, as in
-    the paper, which counts no head that only shapes what later heads attend to."""
-    json: bool = False
-    """Print JSON."""
+    A model without one is a result, not a failure.
 
-
-def circuit(arguments: Sequence[str]) -> None:
-    """Read a member's circuit; a model without one is a result, not a failure."""
-    options = parse(CircuitOptions, arguments, "circuit")
+    Args:
+        path: Run folder, or a root that holds exactly one run.
+        member: Number of the member in the run.
+        checkpoint: Read the circuit as it was at this training step, of which there must be a checkpoint (default: the
+            last).
+        tau: Loss that the circuit may have (default: that of the task's criterion).
+        proof: What the circuit must hold under: both, its rules and its own attention recomputed; rules, its rules
+            alone, as in the paper, which counts no head that only shapes what later heads attend to.
+        json: Print JSON.
+    """
     from hopscope import api
     from hopscope.training.train import arithmetic
 
-    run = api.open_run(options.path)
+    run = api.open_run(path)
     # Passes are many and small: more threads mostly wait for each other.
     with stage() as tell, arithmetic(threads=1):
-        how: Any = {"threshold": options.tau, "proof": options.proof}
-        reading = run.circuit(options.member, options.checkpoint, tell, **how)
-    if options.json:
-        about = {"member": options.member, "checkpoint": options.checkpoint}
-        print(json.dumps({**about, **reading.model_dump(mode="json")}, indent=1, ensure_ascii=False))
+        reading = run.circuit(member, checkpoint, tell, threshold=tau, proof=proof)
+    if json:
+        about = {"member": member, "checkpoint": checkpoint}
+        print(dumps({**about, **reading.model_dump(mode="json")}, indent=1, ensure_ascii=False))
     else:
-        _show(options.member, reading)
+        _show(member, reading)
 
 
 def _show(member: int, reading: "Reading") -> None:
@@ -143,8 +129,7 @@ def _show(member: int, reading: "Reading") -> None:
         return
     columns = ("head", "rows", "read", "attn.", "carries", "used by", *_MODES)
     show_table(columns, _rows(reading))
-    loss, random = reading.loss, sorted(reading.random)
-    beside = ""
+    loss, random, beside = reading.loss, sorted(reading.random), ""
     if random:
         mean = sum(random) / len(random)
         beside = f"; random circuits of this size {mean:.3f} ({random[0]:.3f} to {random[-1]:.3f})"
@@ -169,24 +154,17 @@ def _rows(reading: "Reading") -> Iterator[list[str]]:
         yield [head, path.query, path.read, attention, ", ".join(carries), ", ".join(used[:3]), *removed]
 
 
-@dataclasses.dataclass
-class ExportOptions:
-    """Write one trained member as a folder: GPT-2's layout for models on tokens that fit it, else a state dict."""
+def export(path: Positional[Path], member: int, to: Path, checkpoint: int | None = None) -> None:
+    """Write one trained member as a folder: GPT-2's layout for models on tokens that fit it, else a state dict.
 
-    path: Positional[Path]
-    """Run folder, or a root that holds exactly one run."""
-    member: int
-    """Number of the member in the run."""
-    to: Path
-    """Folder to write."""
-    checkpoint: int | None = None
-    """Write the member as it was at this training step, of which there must be a checkpoint (default: the last)."""
-
-
-def export(arguments: Sequence[str]) -> None:
-    """Write a member."""
-    options = parse(ExportOptions, arguments, "export")
+    Args:
+        path: Run folder, or a root that holds exactly one run.
+        member: Number of the member in the run.
+        to: Folder to write.
+        checkpoint: Write the member as it was at this training step, of which there must be a checkpoint (default: the
+            last).
+    """
     from hopscope import api
 
-    api.open_run(options.path).export(options.member, options.to, options.checkpoint)
-    print(options.to)
+    api.open_run(path).export(member, to, checkpoint)
+    print(to)

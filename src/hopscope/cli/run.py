@@ -7,25 +7,23 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from hopscope.cli import say
 from hopscope.cli.parsing import console, parse
 from hopscope.errors import UserError
+from hopscope.execute.pool import size_of
+from hopscope.runs import RunFolder, UnitFolder
 from hopscope.study.load import Loaded, load, studies
 from hopscope.study.study import Flag, Study
 
-if TYPE_CHECKING:
-    from hopscope.runs import UnitFolder
-
-_PLAIN = {
-    "seeds": "Number of seeds of every configuration.",
-    "held_out": "Held-out samples of an evaluation.",
-    "completion": "Start and schedule in one word; fields that are given as well win.",
-}
 _BETWEEN = 30.0  # seconds between two lines that do not go to a terminal
 
 
@@ -86,29 +84,30 @@ def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple
         first.add_argument(name, nargs="?")
     known = first.parse_known_args(list(arguments))[0]
     preset = loaded.study.preset(known.preset)
-    plain = {"completion": known.completion} if known.completion is not None else {}
+    plain: dict[str, Any] = {"completion": known.completion} if known.completion is not None else {}
     study = loaded.study.chosen(preset, plain)
     flags = study.fields()
     kind = _command(flags, RunOptions(preset=preset))
-    words = _hinted([_whole(each, study) for each in arguments], flags, study)
+    words = [_whole(each, study) for each in arguments]
+    _check_flags(words, {flag.name: flag for flag in flags}, study)
     parsed = parse(kind, words, f"run {called}", f"{study.name}: {study.question}")
-    values = {flag.name: (_value(parsed, flag.name), flag.default) for flag in flags}
-    return parsed.run, {
-        **plain,
-        **{name: value for name, (value, own) in values.items() if not _same(value, own)},
-    }
+    for flag in flags:
+        section, _, field = flag.name.rpartition(".")
+        value = getattr(getattr(parsed, section) if section else parsed, field)
+        if value != flag.default and not (isinstance(value, tuple) and value == tuple(flag.default or ())):
+            plain[flag.name] = value
+    return parsed.run, plain
 
 
 def _command(flags: Sequence[Flag], options: RunOptions) -> type[Any]:
-    """A dataclass of run options and all flags, those of a section in one of its own."""
+    # A dataclass of run options and all flags, those of a section in one of its own.
     fields: list[Any] = [("run", Annotated[RunOptions, tyro.conf.arg(name="")], _default(options))]
     sections: dict[str, list[Any]] = {}
     for flag in flags:
         section, _, name = flag.name.rpartition(".")
         own: Any = tuple[flag.type, ...] if flag.varied else flag.type  # type: ignore[name-defined]
-        words = _PLAIN.get(flag.name) if flag.owner is Study else _helps(flag.owner).get(name)
         default = tuple(flag.default) if flag.varied else flag.default
-        field = (name, Annotated[own, tyro.conf.arg(help=words)], _default(default))
+        field = (name, Annotated[own, tyro.conf.arg(help=_helps(flag.owner).get(name))], _default(default))
         (sections.setdefault(section, []) if section else fields).append(field)
     for section, own in sections.items():
         made = dataclasses.make_dataclass(section.capitalize(), own)
@@ -131,15 +130,6 @@ def _helps(kind: type) -> dict[str, str]:
     return found
 
 
-def _value(parsed: Any, name: str) -> Any:
-    section, _, field = name.rpartition(".")
-    return getattr(getattr(parsed, section) if section else parsed, field)
-
-
-def _same(found: Any, default: Any) -> bool:
-    return bool(found == default or (isinstance(found, tuple) and list(found) == list(default or ())))
-
-
 def _whole(argument: str, study: Study) -> str:
     """A flag by its whole name, as `--training.steps` for `--training-steps`; anything else as it is."""
     flag, equals, value = argument.partition("=")
@@ -151,67 +141,56 @@ def _whole(argument: str, study: Study) -> str:
     return f"--{section}.{'no-' * (bare != name)}{field.replace('_', '-')}{equals}{value}"
 
 
-def _hinted(arguments: Sequence[str], flags: Sequence[Flag], study: Study) -> list[str]:
-    """The arguments; a flag that does not exist, or a switch with a value, is told as the study tells it."""
-    kinds = {flag.name: flag for flag in flags}
-    for at, argument in enumerate(arguments):
+def _check_flags(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) -> None:
+    """Tell a flag that does not exist, or a switch with a value, as the study tells it: by a `UserError`."""
+    for argument, following in pairwise([*arguments, ""]):
         name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
         if not argument.startswith("--") or "." not in name:
             continue
-        bare = ".".join(part.removeprefix("no_") for part in name.split("."))
-        if name not in kinds and bare not in kinds:
+        if name not in flags and ".".join(part.removeprefix("no_") for part in name.split(".")) not in flags:
             study.check_open([name])
             study.changed({name: None})  # which raises, with a hint
-        following = arguments[at + 1] if at + 1 < len(arguments) else ""
-        if name in kinds and isinstance(kinds[name].default, bool) and following.lower() in ("true", "false"):
+        if name in flags and isinstance(flags[name].default, bool) and following.lower() in ("true", "false"):
             section, _, field = argument.removeprefix("--").rpartition(".")
             wanted = argument if following.lower() == "true" else f"--{section}.no-{field}"
             words = f"expected a switch without a value, found {following!r}; write {wanted}"
             raise UserError(f"{argument}: {words}")
-    return list(arguments)
 
 
-@dataclasses.dataclass
 class _Unit:
-    name: str
-    cost: int
-    share: float = 0.0  # of its work that is done
-    losses: Sequence[float] = ()
-    diverged: Sequence[int] = ()
-    done: bool = False
+    def __init__(self, folder: UnitFolder):
+        seeds = [member.seed for member in folder.members]
+        named = f"seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+        self.name, self.cost = f"{folder.job['label']}, {named}", size_of(folder)
+        self.share, self.done = 0.0, False  # of its work, what is done
+        self.losses, self.diverged = list[float](), list[int]()
 
 
-class Bar:
+class Bar(Progress):
     """How far a run is, on standard error: a bar on a terminal, elsewhere a dated line every half minute."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-        from rich.table import Column
+        console, wide = Console(stderr=True), Column(ratio=1, no_wrap=True)
+        words = TextColumn("{task.description}", markup=False, table_column=wide)
+        columns = (
+            BarColumn(bar_width=10),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            words,
+        )
+        super().__init__(*columns, console=console, disable=not console.is_terminal, expand=True)
+        self._units, self._said = dict[str, _Unit](), -math.inf
 
-        self._console, self._units, self._said = Console(stderr=True), dict[str, _Unit](), -math.inf
-        self._progress = Progress(
-            BarColumn(bar_width=10), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("left"),
-            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
-            console=self._console, disable=not self._console.is_terminal, expand=True,
-        )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def hear(self, folder: "UnitFolder", message: Mapping[str, Any]) -> None:
+    def hear(self, folder: UnitFolder, message: Mapping[str, Any]) -> None:
         """Take in one message of a worker."""
         if not self._units:
-            self._know(folder)
+            self._units = {unit.name: _Unit(unit) for unit in RunFolder(folder.run_path).units}
         unit, kind = self._units[folder.name], message["kind"]
         if kind == "warning":
-            self._tell(f"hopscope: warning: {message['message']}")
+            say(f"hopscope: warning: {message['message']}")
         elif kind in ("found", "done"):
-            unit.share, unit.losses, unit.done = 1.0, (), True
+            unit.share, unit.losses, unit.done = 1.0, [], True
             if kind == "done" and all(each.done for each in self._units.values()):
                 self._show("trained and measured", pause=0.0)
         elif kind == "phase":
@@ -219,36 +198,21 @@ class Bar:
         elif kind == "progress":
             unit.share = message["step"] / max(1, message["steps"])
             unit.losses = [loss for loss in message["losses"] if loss is not None]
-            if list(message["diverged"]) != list(unit.diverged):
-                unit.diverged = message["diverged"]
-                numbers = [folder.members[at].member for at in unit.diverged]
-                self._tell(f"{unit.name}: diverged: member {', '.join(map(str, numbers))}")
+            if list(message["diverged"]) != unit.diverged:
+                unit.diverged = list(message["diverged"])
+                numbers = [str(folder.members[at].member) for at in unit.diverged]
+                say(f"{unit.name}: diverged: member {', '.join(numbers)}")
             losses = [loss for each in self._units.values() for loss in each.losses]
             ends = f", loss {min(losses):.4f} to {max(losses):.4f}" if losses else ""
             self._show(f"{unit.name}: {message['samples_per_second']:,.0f} samples/s{ends}")
 
-    def _know(self, folder: "UnitFolder") -> None:
-        from hopscope.execute.pool import size_of
-        from hopscope.runs import RunFolder
-
-        for unit in RunFolder(folder.run_path).units:
-            seeds = [member.seed for member in unit.members]
-            named = f"seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
-            self._units[unit.name] = _Unit(f"{unit.job['label']}, {named}", size_of(unit))
-
     def _show(self, words: str, pause: float = _BETWEEN) -> None:
         done = round(sum(unit.cost * unit.share for unit in self._units.values()))
-        if not self._progress.tasks:  # what was done before says nothing about the time that is left
-            self._progress.add_task("", total=sum(unit.cost for unit in self._units.values()), completed=done)
-        (task,) = self._progress.tasks
-        self._progress.update(task.id, completed=done, description=words)
-        if not self._console.is_terminal and time.monotonic() - self._said >= pause:
+        if not self.tasks:  # what was done before says nothing about the time that is left
+            self.add_task("", total=sum(unit.cost for unit in self._units.values()), completed=done)
+        (task,) = self.tasks
+        self.update(task.id, completed=done, description=words)
+        if not self.console.is_terminal and time.monotonic() - self._said >= pause:
             self._said, seconds = time.monotonic(), task.time_remaining
             left = f"{timedelta(seconds=round(seconds))} left  " if seconds else ""
             say(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {task.percentage:3.0f} %  {left}{words}")
-
-    def _tell(self, words: str) -> None:
-        if self._console.is_terminal:
-            self._console.print(words, markup=False, highlight=False)
-        else:
-            say(words)

@@ -1,12 +1,10 @@
 """`hopscope theory`: count the layers that a chain needs."""
 
-import dataclasses
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby, pairwise
+from json import dumps
 from typing import Any, Literal
 
-from hopscope.cli.parsing import parse
 from hopscope.theory import (
     Order,
     Span,
@@ -24,35 +22,30 @@ _HAD, _NEW, _NOT = "■", "◆", "·"
 _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
-@dataclasses.dataclass
-class Options:
-    """Count the attention layers that a chain of D retrieval steps needs, and show what can travel where."""
+def theory(
+    steps: int, mask: Literal["causal", "none"] = "causal", order: str = "deepest-first", json: bool = False
+) -> None:
+    """Count the attention layers that a chain of D retrieval steps needs, and show what can travel where.
 
-    steps: int
-    """D: the retrieval steps of the chain, 1 to 1024."""
-    mask: Literal["causal", "none"] = "causal"
-    """Which positions a position sees: itself and earlier ones, or all."""
-    order: str = "deepest-first"
-    """In which order the pairs come: deepest-first, shallowest-first, or their numbers in time order, such as 3,1,2."""
-    json: bool = False
-    """Print JSON."""
-
-
-def theory(arguments: Sequence[str]) -> None:
-    """Print the layers that a chain needs."""
-    options = parse(Options, arguments, "theory")
-    steps, mask, order = options.steps, options.mask, _order(options.order)
-    exact = layers_per_step(steps, mask, order)
+    Args:
+        steps: D: the retrieval steps of the chain, 1 to 1024.
+        mask: Which positions a position sees: itself and earlier ones, or all.
+        order: In which order the pairs come: deepest-first, shallowest-first, or their numbers in time order, such as
+            3,1,2.
+        json: Print JSON.
+    """
+    pairs = _order(order)
+    exact = layers_per_step(steps, mask, pairs)
     single, bound = exact_layers_single_target(steps), theorem_bound(steps)
-    if options.json:
+    if json:
         found: dict[str, Any] = {
-            "steps": steps, "mask": mask, "order": order, "bound": bound, "bound_layers": bound_layers(steps),
+            "steps": steps, "mask": mask, "order": pairs, "bound": bound, "bound_layers": bound_layers(steps),
             "exact_layers": exact[steps], "exact_layers_single_target": single,
             "per_step": {str(step): layers for step, layers in exact.items()},
         }  # fmt: skip
-        print(json.dumps(found, indent=1))
+        print(dumps(found, indent=1))
         return
-    shown = [f"{_symbol(pair - 1)}{_symbol(pair)}" for pair in pair_order(steps, order)]
+    shown = [f"{_symbol(pair - 1)}{_symbol(pair)}" for pair in pair_order(steps, pairs)]
     shown = shown if len(shown) <= _PICTURED else [*shown[:3], "…", *shown[-3:]]
     sees = "itself and what is before it" if mask == "causal" else "everything"
     print(f"Chain of {steps}, in time: {'  '.join(shown)}  {_symbol(0)} (query).  A position sees {sees}.\n")
@@ -61,9 +54,8 @@ def theory(arguments: Sequence[str]) -> None:
     rows = [(step, (bound_layers(step), exact[step], exact_layers_single_target(step))) for step in exact]
     for counts, group in groupby(rows, key=lambda row: row[1]):
         symbols = [_symbol(step) for step, _ in group]
-        print(
-            f"{' … '.join(dict.fromkeys([symbols[0], symbols[-1]])):<12}{counts[0]:>12}{counts[1]:>12}{counts[2]:>12}"
-        )
+        named = " … ".join(dict.fromkeys([symbols[0], symbols[-1]]))
+        print(f"{named:<12}" + "".join(f"{count:>12}" for count in counts))
     print(
         f"\n{exact[steps]} layers can bring {_symbol(steps)} to the query, fewer cannot.  The published bound alone, "
         f"log₃(2·{steps}) = {bound:.3f}, says: at least {bound_layers(steps)}.\n"
@@ -71,7 +63,7 @@ def theory(arguments: Sequence[str]) -> None:
         "always do as well as any number.\nThis bounds models in which a position reads only what it shares a piece "
         "with, not every network: see docs/theory.md.\n"
     )
-    for line in _pictures(held_pieces(steps, mask, order)):
+    for line in _pictures(held_pieces(steps, mask, pairs)):
         print(line.rstrip())
 
 
@@ -103,10 +95,9 @@ def _pictures(layers: list[list[Span]]) -> Iterator[str]:
 
 
 def _position(position: int) -> str:
-    if position == 0:
-        return f"{_symbol(0)} query"
     token = "second" if position % 2 == 0 else "first"
-    return f"{_symbol(position // 2)} {token} of pair {(position + 1) // 2}"
+    where = f"{token} of pair {(position + 1) // 2}" if position else "query"
+    return f"{_symbol(position // 2)} {where}"
 
 
 def _piece(piece: int) -> str:

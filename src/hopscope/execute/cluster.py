@@ -1,6 +1,6 @@
 """What workers beyond this machine have in common: how they are called, and how they are heard.
 
-A cluster gets one function of this package and plain strings, nothing else.  The run folder lies on storage that all
+A cluster gets one function of this package and a plain string, nothing else.  The run folder lies on storage that all
 machines share; a worker writes its messages into a file beside it, because every cluster has that way and no other.
 """
 
@@ -8,9 +8,11 @@ import json
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.execute.local import KEEP_MEMORY, environment, message_of
@@ -22,7 +24,7 @@ _FOLDER = ".jobs"  # of a root: messages and logs of runs at work, which are par
 _STORAGE = 90.0  # seconds in which network storage shows here what another machine has written
 
 
-class Cluster:
+class Cluster(ABC):
     """A place beyond this machine, with a folder for the messages of one command's workers; `kept` if a job failed."""
 
     pause = 0.5
@@ -34,6 +36,22 @@ class Cluster:
     def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
         """All units, unless the user gave a number of cores: a cluster lets them wait until there is room."""
         return max(1, len(units) if cores is None else cores)
+
+    def start(self, unit: UnitFolder, until: float | None) -> "RemoteWorker":
+        """Hand in a job for a unit; a `UserError` if the cluster does not take it."""
+        return RemoteWorker(self, unit, until)
+
+    @abstractmethod
+    def submit(self, unit: UnitFolder, given: str) -> Any:
+        """Hand in a call of `hopscope.execute.worker.main` with a string; returns the cluster's own job."""
+
+    @abstractmethod
+    def end_of(self, worker: "RemoteWorker") -> End | None:
+        """How a worker's job ended, once it has."""
+
+    @abstractmethod
+    def cancel(self, job: Any) -> None:
+        """End a job, or do not let it begin."""
 
     def folder(self, unit: UnitFolder) -> Path:
         """The folder, made when it is first needed, beside the runs; a `UserError` if it cannot be."""
@@ -57,19 +75,22 @@ class Cluster:
 
 
 class RemoteWorker:
-    """A worker beyond this machine, heard through a file; how it ends, its cluster knows.  First it `waits`."""
+    """A worker beyond this machine, heard through a file; how it ends, its cluster knows."""
 
-    def __init__(self, unit: UnitFolder, messages: Path):
-        self.unit, self.waits, self._path, self._read = unit, True, messages, 0
+    def __init__(self, cluster: Cluster, unit: UnitFolder, until: float | None):
+        self.unit, self._cluster, self._read = unit, cluster, 0
+        self._path = cluster.folder(unit) / f"{unit.name}.jsonl"
+        given = {"run": str(unit.run_path.resolve()), "unit": unit.name, "until": until}
+        self._given = json.dumps({**given, "messages": str(self._path), "like": installed()})
+        self.deaths, self.furthest = 0, -1  # jobs that died one after another, and their last checkpoint
+        self.submit()
 
-    def arguments(self, seconds: float | None) -> list[str]:
-        """Arguments of `hopscope.execute.worker.main` there; the time includes that in which it waits for a machine."""
-        run = self.unit.run_path.resolve()
-        given = [str(run), self.unit.name, "--messages", str(self._path), "--like", json.dumps(installed())]
-        return given if seconds is None else [*given, "--until", f"{time.time() + seconds:.3f}"]
+    def submit(self) -> None:
+        """Hand in its job, the first one or the next."""
+        self.job = self._cluster.submit(self.unit, self._given)
 
     def messages(self) -> list[Message]:
-        """What it said since this was last asked; that another worker began is a warning."""
+        """See `Worker`."""
         try:
             with self._path.open("rb") as file:  # opened anew: that is when network storage looks for news
                 file.seek(self._read)
@@ -77,14 +98,16 @@ class RemoteWorker:
         except OSError:
             return []
         self._read += len(whole) + 1 if whole else 0
-        return [self._told(each) for each in map(message_of, whole.splitlines()) if each is not None]
+        return [each for each in map(message_of, whole.splitlines()) if each is not None]
 
-    def _told(self, message: Message) -> Message:
-        if message["kind"] != "begun" or self.waits:
-            self.waits = False
-            return message
-        words = f"unit {self.unit.name}: its worker was lost, and another goes on at {message.get('node')}"
-        return {"kind": "warning", "message": words}
+    def end(self) -> End | None:
+        """See `Worker`."""
+        return self._cluster.end_of(self)
+
+    def close(self) -> None:
+        """See `Worker`."""
+        with suppress(Exception):  # the job may have ended, or the cluster may be gone
+            self._cluster.cancel(self.job)
 
     def ended(self, status: int) -> End:
         """Its end with a status.  Storage may be late to show that it has finished."""

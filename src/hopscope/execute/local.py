@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from hopscope.errors import UserError
 from hopscope.execute.pool import End, Message, Worker, died, failed
+from hopscope.execute.worker import MESSAGE
 from hopscope.runs import UnitFolder
 
 # Of glibc's allocator: arrays of a step, which are freed, stay with the process for the next one.  By default those
@@ -47,12 +47,12 @@ class ThisMachine:
         self._gpus = _visible_gpus() if on_gpus else []
         return max(1, len(self._gpus) if on_gpus else min(len(units), cores or available_cores()))
 
-    def start(self, unit: UnitFolder, seconds: float | None) -> Worker:
+    def start(self, unit: UnitFolder, until: float | None) -> Worker:
         """See `Place`; on the GPU with the fewest workers."""
         self._started = [each for each in self._started if each.process.poll() is None]
         busy = [each.gpu for each in self._started]
         gpu = min(self._gpus, key=busy.count) if self._gpus else None
-        self._started.append(_Process(unit, seconds, gpu))
+        self._started.append(_Process(unit, until, gpu))
         return self._started[-1]
 
 
@@ -86,26 +86,27 @@ def _visible_gpus() -> list[str]:
 
 
 class _Process:
-    waits = False
+    """A worker on this machine.  Its one pipe has its messages, and what a study or a library prints besides."""
 
-    def __init__(self, unit: UnitFolder, seconds: float | None, gpu: str | None):
+    def __init__(self, unit: UnitFolder, until: float | None, gpu: str | None):
         self.unit, self.gpu = unit, gpu
-        given = [str(unit.run_path), unit.name, "--parent", str(os.getpid())]
-        given += [] if seconds is None else ["--seconds", f"{seconds:.3f}"]
+        given = {"run": str(unit.run_path), "unit": unit.name, "parent": os.getpid(), "until": until}
         own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+        command, out = [sys.executable, "-m", "hopscope.execute.worker", json.dumps(given)], subprocess.PIPE
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hopscope.execute.worker", *given],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environment() | own,
-        )  # fmt: skip
-        self._said, self._complaints = _Lines(self.process.stdout), _Lines(self.process.stderr)
-        self._last = b""
+            command, stdout=out, stderr=subprocess.STDOUT, bufsize=0, env=environment() | own
+        )
+        assert self.process.stdout is not None
+        self._pipe, self._begun, self._last, self._said = self.process.stdout, b"", b"", list[Message]()
+        # Read without waiting, and not by a thread: its start waits for ever in a process that has no memory for it.
+        os.set_blocking(self._pipe.fileno(), False)
 
     def messages(self) -> list[Message]:
-        self._listen()  # so that neither pipe fills up and holds the worker
-        found = [message for line in self._said.new() if (message := message_of(line)) is not None]
+        self._listen()
+        said, self._said = self._said, []
         if self.process.returncode is not None:
-            self._close_pipes()
-        return found
+            self._pipe.close()
+        return said
 
     def end(self) -> End | None:
         status = self.process.poll()
@@ -119,32 +120,16 @@ class _Process:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._close_pipes()
+        self._pipe.close()
 
     def _listen(self) -> None:
-        for line in self._complaints.new():
-            self._last = line.strip() or self._last
-
-    def _close_pipes(self) -> None:
-        for lines in (self._said, self._complaints):
-            lines.pipe.close()
-
-
-class _Lines:
-    # Read without waiting, and not by a thread: its start waits for ever in a process that has no memory for it.
-    def __init__(self, pipe: IO[bytes] | None):
-        assert pipe is not None
-        os.set_blocking(pipe.fileno(), False)
-        self.pipe, self._begun = pipe, b""
-
-    def new(self) -> list[bytes]:
-        if self.pipe.closed:
-            return []
-        chunks = [self._begun]
-        while chunk := self.pipe.read(2**16):
-            chunks.append(chunk)
-        *lines, self._begun = b"".join(chunks).split(b"\n")
-        if chunk == b"":  # the end; None means that there is nothing yet
-            self.pipe.close()
-            lines.append(self._begun)
-        return lines
+        while not self._pipe.closed and (chunk := self._pipe.read(2**16)):
+            self._begun += chunk
+        *lines, self._begun = self._begun.split(b"\n")
+        if self.process.returncode is not None:  # what was begun is not ended any more
+            lines, self._begun = [*lines, self._begun], b""
+        for line in lines:
+            words, _, said = line.partition(MESSAGE)
+            self._last = words.strip() or self._last
+            if (message := message_of(said)) is not None:
+                self._said.append(message)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -28,10 +27,9 @@ class End(NamedTuple):
 
 
 class Worker(Protocol):
-    """A worker on one unit, wherever it is; `waits` while no machine was free for it."""
+    """A worker on one unit, wherever it is."""
 
     unit: UnitFolder
-    waits: bool
 
     def messages(self) -> list[Message]:
         """What it said since this was last asked."""
@@ -54,8 +52,8 @@ class Place(Protocol):
     def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
         """How many workers may be at work together, on so many cores if the user said so."""
 
-    def start(self, unit: UnitFolder, seconds: float | None) -> Worker:
-        """Start a worker that may take so many seconds."""
+    def start(self, unit: UnitFolder, until: float | None) -> Worker:
+        """Start a worker that may go on until a time (seconds since 1970)."""
 
 
 def train_all(
@@ -79,7 +77,7 @@ def train_all(
     from hopscope.training.train import TimeBudget
 
     budget, pending = TimeBudget(seconds), list[UnitFolder]()
-    deadline = None if seconds is None else time.monotonic() + seconds
+    until = None if seconds is None else time.time() + seconds
     for unit in run.units:
         if unit.is_whole and is_measured(unit, loaded.study):
             listen(unit, {"kind": "found"})
@@ -91,7 +89,7 @@ def train_all(
             listen(unit, {"kind": "done"})
         return
     pending.sort(key=size_of, reverse=True)  # so that no core idles at the end
-    _Pool(pending, place.at_once(pending, cores), place, deadline, listen).work()
+    _Pool(place, until, listen).work(pending, place.at_once(pending, cores))
 
 
 def size_of(unit: UnitFolder) -> int:
@@ -101,26 +99,19 @@ def size_of(unit: UnitFolder) -> int:
     return int(weights * training["steps"] * training["batch_size"] * len(unit.members))
 
 
-@dataclass
 class _Pool:
-    pending: list[UnitFolder]
-    size: int
-    place: Place
-    deadline: float | None
-    listen: Listener
+    def __init__(self, place: Place, until: float | None, listen: Listener):
+        self.place, self.until, self.listen = place, until, listen
+        self.active, self.errors, self.late = list[Worker](), dict[str, str](), False
+        self.begun, self.finished = set[str](), set[str]()  # names of units
 
-    def __post_init__(self) -> None:
-        self.active, self.errors = list[Worker](), dict[str, str]()
-        self.finished, self.late = set[str](), False
-
-    def work(self) -> None:
+    def work(self, pending: list[UnitFolder], most: int) -> None:
         try:
-            while self.active or (self.pending and not self.late):
-                while self.pending and len(self.active) < self.size and not self.late:
-                    self.active.append(self.place.start(self.pending.pop(0), self._left()))
+            while self.active or (pending and not self.late):
+                while pending and len(self.active) < most and not self.late:
+                    self.active.append(self.place.start(pending.pop(0), self.until))
                 for worker in list(self.active):
                     self._look_at(worker)
-                self._withdraw()
                 if self.active:
                     time.sleep(self.place.pause)
         finally:
@@ -129,9 +120,6 @@ class _Pool:
         if self.late:
             raise TimeBudgetReached(f"time budget reached; {KEPT}")
 
-    def _left(self) -> float | None:
-        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
-
     def _look_at(self, worker: Worker) -> None:
         end, name = worker.end(), worker.unit.name
         for message in worker.messages():
@@ -139,12 +127,19 @@ class _Pool:
                 self.errors[name] = str(message["message"])
             elif message["kind"] == "finished":
                 self.finished.add(name)
+            elif message["kind"] == "begun" and name in self.begun:
+                words = f"unit {name}: its worker was lost, and another goes on at {message.get('node')}"
+                self.listen(worker.unit, {"kind": "warning", "message": words})
             else:
+                self.begun |= {name} if message["kind"] == "begun" else set()
                 self.listen(worker.unit, message)
         if end is None:
-            return
+            # A job that still waits for a machine some time after the end is withdrawn.
+            if name in self.begun or self.until is None or time.time() < self.until + _PATIENCE:
+                return
+            worker.close()
         self.active.remove(worker)
-        if end.status == TimeBudgetReached.exit_status:
+        if end is None or end.status == TimeBudgetReached.exit_status:
             self.late = True
         elif end.status != 0 or name in self.errors:
             raise UserError(self.errors.get(name) or end.words)
@@ -153,15 +148,6 @@ class _Pool:
             raise UserError(f"unit {name}: expected its worker to finish, {words}; {KEPT}")
         else:
             self.listen(worker.unit, {"kind": "done"})
-
-    def _withdraw(self) -> None:
-        # Jobs that still wait for a machine some time after the end.
-        if self.deadline is None or time.monotonic() < self.deadline + _PATIENCE:
-            return
-        for worker in [worker for worker in self.active if worker.waits]:
-            worker.close()
-            self.active.remove(worker)
-            self.late = True
 
 
 def died(unit: UnitFolder, found: str) -> End:

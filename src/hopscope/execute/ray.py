@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -33,33 +33,26 @@ def connected(address: str | None, say: Callable[[str], object]) -> Iterator["Ra
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
     # By the caller, who may need it afterwards.
     joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
-    found = None if joined else _found(address or os.environ.get("RAY_ADDRESS"), say)
+    address = address or os.environ.get("RAY_ADDRESS")
+    fault = "" if joined else _fault_of(address or "auto")
+    if fault and address:
+        words = f"found {fault}; start one with `ray start --head`, which tells its address"
+        raise UserError(f"address: expected a Ray cluster at {address}, {words}")
     import ray
 
     cluster = RayCluster()
     cluster.ray = ray
     try:
-        if found == "local":
-            ray.init(found, num_cpus=available_cores(), include_dashboard=False, **_QUIET)
-        elif found is not None:
-            ray.init(found, **_QUIET)
+        if fault:
+            say("hopscope: no Ray cluster is running here: one is started on this machine")
+            ray.init("local", num_cpus=available_cores(), include_dashboard=False, **_QUIET)
+        elif not joined:
+            ray.init(address or "auto", **_QUIET)
         yield cluster
     finally:
         cluster.close()
         if not joined:
             ray.shutdown()
-
-
-def _found(address: str | None, say: Callable[[str], object]) -> str:
-    if address is None:
-        if not _fault_of("auto"):
-            return "auto"
-        say("hopscope: no Ray cluster is running here: one is started on this machine")
-        return "local"
-    if fault := _fault_of(address):
-        words = f"found {fault}; start one with `ray start --head`, which tells its address"
-        raise UserError(f"address: expected a Ray cluster at {address}, {words}")
-    return address
 
 
 def _fault_of(address: str) -> str:
@@ -85,38 +78,28 @@ class RayCluster(Cluster):
             raise UserError("device: expected a GPU in the Ray cluster for --device cuda, found none")
         return "cpu"
 
-    def start(self, unit: UnitFolder, seconds: float | None) -> "RayWorker":
-        """Submit a task for a unit."""
-        found = RayWorker(unit, self.folder(unit) / f"{unit.name}.jsonl")
+    def submit(self, unit: UnitFolder, given: str) -> Any:
+        """See `Cluster`."""
         task = self.ray.remote(
             num_cpus=1, num_gpus=int(unit.job["device"] == "cuda"), max_retries=_RETRIES, max_calls=1,
             scheduling_strategy="SPREAD",  # two units on one machine share its memory bandwidth
             runtime_env={"env_vars": worker_environment()},
         )(worker.main)  # fmt: skip
-        found.ray, found.reference = self.ray, task.remote(found.arguments(seconds))
-        return found
+        return task.remote(given)
 
-
-class RayWorker(RemoteWorker):
-    """A task on one unit."""
-
-    ray: Any
-    reference: Any
-
-    def end(self) -> End | None:
-        """How it ended, once it has."""
-        done, _ = self.ray.wait([self.reference], timeout=0)
+    def end_of(self, worker: RemoteWorker) -> End | None:
+        """See `Cluster`."""
+        done, _ = self.ray.wait([worker.job], timeout=0)
         if not done:
             return None
         try:
-            return self.ended(int(self.ray.get(self.reference)))
+            return worker.ended(int(self.ray.get(worker.job)))
         except self.ray.exceptions.RayTaskError as error:
-            return failed(self.unit, last_line(error))
+            return failed(worker.unit, last_line(error))
         except self.ray.exceptions.RayError as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-            return died(self.unit, f"it lost, and every further try too ({first})")
+            return died(worker.unit, f"it lost, and every further try too ({first})")
 
-    def close(self) -> None:
-        """End its worker, or do not let it begin."""
-        with suppress(Exception):  # the cluster itself may be gone
-            self.ray.cancel(self.reference, force=True)
+    def cancel(self, job: Any) -> None:
+        """See `Cluster`."""
+        self.ray.cancel(job, force=True)

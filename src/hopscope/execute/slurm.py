@@ -1,14 +1,13 @@
 """SLURM as a place to train units: each is a job, which submitit hands in.
 
 Submitit keeps what it hands in as pickles in a folder of its own beside the runs.  They hold the name of a function, a
-list of strings, and a number; no run depends on them, and they are removed after the run.
+string, and a number; no run depends on them, and they are removed after the run.
 """
 
 import shlex
 import shutil
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,7 +22,6 @@ CLUSTERS = ("slurm", "local", "debug")
 
 _RETRIES = 3  # jobs that take up a unit whose job died, before the run ends
 _MINUTES = 60  # that a job asks for; `SBATCH_TIMELIMIT` says otherwise
-_ASK = 60.0  # seconds between two questions to SLURM; a job that ended well is seen at once, from its result
 
 
 @contextmanager
@@ -49,7 +47,7 @@ def submitting(cluster: str | None) -> Iterator["SlurmJobs"]:
 
 
 class SlurmJobs(Cluster):
-    """Jobs of SLURM, as a `Place`."""
+    """Jobs of SLURM, as a `Place`: of a unit one after another, while they die and get further."""
 
     name: str
 
@@ -57,15 +55,8 @@ class SlurmJobs(Cluster):
         """The CPU unless CUDA was asked for: what the nodes have is not known here."""
         return "cuda" if asked == "cuda" else "cpu"
 
-    def start(self, unit: UnitFolder, seconds: float | None) -> "SlurmWorker":
-        """Hand in a job for a unit; a `UserError` if SLURM does not take it."""
-        found = SlurmWorker(unit, self.folder(unit) / f"{unit.name}.jsonl")
-        found.jobs, found.until = self, None if seconds is None else time.monotonic() + seconds
-        found.hand_in()
-        return found
-
-    def executor(self, unit: UnitFolder) -> Any:
-        """Submitit's executor, with what a job of the unit needs."""
+    def submit(self, unit: UnitFolder, given: str) -> Any:
+        """See `Cluster`."""
         import submitit
 
         executor = submitit.AutoExecutor(folder=self.folder(unit), cluster=self.name)
@@ -75,51 +66,34 @@ class SlurmJobs(Cluster):
             gpus_per_node=1 if unit.job["device"] == "cuda" else 0,
             **({} if self.name == "debug" else {f"{self.name}_setup": exported}),
         )  # fmt: skip
-        return executor
-
-
-class SlurmWorker(RemoteWorker):
-    """Jobs on one unit, one after another while they die and get further."""
-
-    jobs: SlurmJobs
-    until: float | None
-    job: Any
-    _asked, _deaths, _furthest = 0.0, 0, -1
-
-    def hand_in(self) -> None:
-        """Hand in a job; a `UserError` if SLURM does not take it."""
-        seconds = None if self.until is None else max(0.0, self.until - time.monotonic())
         try:
-            self.job = self.jobs.executor(self.unit).submit(worker.main, self.arguments(seconds))
+            return executor.submit(worker.main, given)
         except Exception as error:
             words = " ".join(str(error).split())[-300:]
             raise UserError(f"executor: expected SLURM to take a job, found {words}") from error
 
-    def end(self) -> End | None:
-        """How it ended, once it has; a job that died is followed by another, a few times without a new checkpoint."""
-        ask = time.monotonic() - self._asked > _ASK
-        self._asked = time.monotonic() if ask else self._asked
-        if not self.job.done(force_check=ask):
+    def end_of(self, worker: RemoteWorker) -> End | None:
+        """See `Cluster`; a job that died is followed by another, a few times without a new checkpoint."""
+        if not worker.job.done():  # which asks SLURM once a minute, and sees at once that a job ended well
             return None
         from submitit.core.utils import FailedJobError, UncompletedJobError
 
+        job, unit = worker.job, worker.unit
         try:
-            return self.ended(int(self.job.result()))
+            return worker.ended(int(job.result()))
         except FailedJobError as error:
-            self.jobs.kept = True
-            return failed(self.unit, f"{last_line(error)}; see {self.job.paths.stderr}")
+            self.kept = True
+            return failed(unit, f"{last_line(error)}; see {job.paths.stderr}")
         except UncompletedJobError:
-            step = max(self.unit.steps, default=-1)
-            self._deaths = self._deaths + 1 if step <= self._furthest else 1
-            self._furthest = step
-            if self._deaths <= _RETRIES:
-                self.hand_in()
+            step = max(unit.steps, default=-1)
+            worker.deaths = worker.deaths + 1 if step <= worker.furthest else 1
+            worker.furthest = step
+            if worker.deaths <= _RETRIES:
+                worker.submit()
                 return None
-            self.jobs.kept = True
-            about = f"its job {self.job.job_id} ended in state {self.job.state} (see {self.job.paths.stderr})"
-            return died(self.unit, about)
+            self.kept = True
+            return died(unit, f"its job {job.job_id} ended in state {job.state} (see {job.paths.stderr})")
 
-    def close(self) -> None:
-        """Cancel the job, whether or not it has begun."""
-        with suppress(Exception):  # it may have ended, or SLURM may be gone
-            self.job.cancel(check=False)
+    def cancel(self, job: Any) -> None:
+        """See `Cluster`."""
+        job.cancel(check=False)

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,45 +50,43 @@ def check_trackers(names: Sequence[str]) -> None:
 @contextlib.contextmanager
 def followed(run: RunFolder, trackers: Sequence[str], say: Callable[[str], object]) -> Iterator[None]:
     """Trackers that follow a run while the block trains it; nothing that they do or fail to do ends the block."""
-    with contextlib.ExitStack() as files:
-        senders = dict[str, tuple[Any, Any]]()
+    with contextlib.ExitStack() as stack:
         for name in dict.fromkeys(trackers):
-            complaints = files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
-            process = subprocess.Popen(
-                [sys.executable, "-m", __name__, name, str(run.path)], stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,  # trackers print there; standard output of a command is its result
-                stderr=complaints, env=environment(),
-                start_new_session=True,  # with whatever it starts it can be ended at once, and by nothing else
-            )  # fmt: skip
-            senders[name] = process, complaints
-            say(f"{name}: {_HOW_TO_LOOK[name].format(root=_root(run, name), study=run.path.parent.name)}")
+            stack.enter_context(_followed(run, name, say))
+        yield
+
+
+@contextlib.contextmanager
+def _followed(run: RunFolder, tracker: str, say: Callable[[str], object]) -> Iterator[None]:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, tracker, str(run.path)], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,  # trackers print there; standard output of a command is its result
+            stderr=complaints, env=environment(),
+            start_new_session=True,  # with whatever it starts it can be ended at once, and by nothing else
+        )  # fmt: skip
+        say(
+            f"{tracker}: {_HOW_TO_LOOK[tracker].format(root=_root(run, tracker), study=run.path.parent.name)}"
+        )
         try:
             yield
         finally:
-            until = time.monotonic() + _PATIENCE
-            for name, (process, complaints) in senders.items():
-                if found := _fault(process, complaints, until):
-                    say(
-                        f"hopscope: warning: tracker {name}: expected it to take the run's numbers, found {found}; the "
-                        "run is not affected, and the same command with this tracker sends what is missing"
-                    )
-
-
-def _fault(process: Any, complaints: Any, until: float) -> str:
-    """Let a tracker send what is left, and end it; what went wrong, if anything did."""
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-    status = None
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        status = process.wait(max(0.0, until - time.monotonic()))
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if status is None:
-        return f"it still busy {_PATIENCE:g} seconds after the end of the run"
-    complaints.seek(0)
-    last = str(complaints.read()).strip().rpartition("\n")[2]
-    return "" if status == 0 else last or f"its end with status {status}"
+            # It sends what is left, and is ended.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=_PATIENCE)
+            status = process.poll()
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            complaints.seek(0)
+            last = complaints.read().strip().rpartition("\n")[2] or f"its end with status {status}"
+            if status is None:
+                last = f"it still busy {_PATIENCE:g} seconds after the end of the run"
+            if status != 0:
+                say(
+                    f"hopscope: warning: tracker {tracker}: expected it to take the run's numbers, found {last}; the "
+                    "run is not affected, and the same command with this tracker sends what is missing"
+                )
 
 
 def _root(run: RunFolder, tracker: str) -> Path:
@@ -148,12 +145,11 @@ class _OneRun:
         folder.mkdir(parents=True, exist_ok=True)
         package = importlib.import_module(tracker)
         own: dict[str, Any] = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
-        if self._wandb:
-            settings = package.Settings(  # nothing of this machine or of the source is sent along
-                silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
-            )
+        if self._wandb:  # nothing of this machine or of the source is sent along
+            quiet = {"silent": True, "console": "off", "disable_git": True, "disable_code": True}
             mode, place = os.environ.get("WANDB_MODE", "offline"), os.environ.get("WANDB_DIR", str(folder))
-            own = {"id": run.path.name, "dir": place, "mode": mode, "settings": settings}
+            own = {"id": run.path.name, "dir": place, "mode": mode}
+            own |= {"settings": package.Settings(**quiet, x_disable_stats=True)}
         about = {name: config[name] for name in ("study", "identity", "members")}
         names = {"project": f"hopscope-{config['study']}", "name": run.path.name, "config": about}
         self._there = package.init(**names, resume="allow", **own)

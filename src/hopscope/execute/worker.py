@@ -4,7 +4,6 @@ A process of its own keeps threads, flags of arithmetic and memory apart between
 use two cores better than one of two threads.
 """
 
-import argparse
 import ctypes
 import importlib.metadata
 import json
@@ -15,11 +14,11 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from hopscope.errors import HopscopeError, UserError
 from hopscope.runs import RunFolder, UnitFolder
@@ -27,6 +26,9 @@ from hopscope.study.load import Loaded
 
 Say = Callable[[Mapping[str, Any]], object]
 """Takes a message; its `kind` is `progress`, `phase`, `warning`, `error`, `begun` or `finished`."""
+
+MESSAGE = b"\x1e"
+"""Begins a message among what else is printed (RFC 7464)."""
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 _NUMBERS_FROM = ("hopscope", "torch", "numpy", "numba", "scipy")
@@ -61,58 +63,50 @@ def installed() -> dict[str, str]:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one unit, and return the exit status; a cluster calls this with plain strings in a process of its own."""
-    parser = argparse.ArgumentParser(prog="hopscope-worker")
-    parser.add_argument("run", type=Path)
-    parser.add_argument("unit")
-    parser.add_argument("--seconds", type=float, help="that it may take from now on")
-    parser.add_argument("--until", type=float, help="the same as a time, in seconds since 1970")
-    parser.add_argument("--parent", type=int, help="process with which this one ends")
-    parser.add_argument("--messages", type=Path, help="file for messages, in place of standard output")
-    parser.add_argument("--like", type=json.loads, help="versions that must be installed, as JSON")
-    given = parser.parse_args(arguments)
-    say: Say = partial(_append, given.messages) if given.messages else partial(_print, _messages_alone())
-    if given.parent is not None:
-        _follow(given.parent)
+def main(given: str) -> int:
+    """Run one unit, and return the exit status; a cluster calls this in a process of its own.
+
+    `given` is JSON: `run` and `unit`; and maybe `until` (a time in seconds since 1970), `parent` (the process with
+    which this one ends), `messages` (file for messages, in place of standard output), `like` (versions that must be
+    installed).
+    """
+    asked = json.loads(given)
+    parent, messages, until = (asked.get(name) for name in ("parent", "messages", "until"))
+    # Standard output as it is now, whatever a study does to `sys.stdout`.
+    say: Say = partial(_append, Path(messages)) if messages else partial(_print, os.dup(1))
+    if parent is not None:
+        _follow(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and ends its workers
-    warnings.showwarning = partial(_warn, say)
+
+    def warn(message: Warning | str, *about: Any, **more: Any) -> None:
+        say({"kind": "warning", "message": str(message)})
+
+    warnings.showwarning = warn
     say({"kind": "begun", "node": platform.node(), "process": os.getpid()})
     try:
-        _check_like(given.like or {})
-        seconds = given.seconds if given.until is None else max(0.0, given.until - time.time())
-        _run(given.run, given.unit, seconds, say)
+        _check_like(asked.get("like", {}))
+        import torch
+
+        from hopscope.study.jobs import of_run
+        from hopscope.training.train import TimeBudget
+
+        torch.set_num_threads(1)  # before the study's file is loaded: it may start torch's threads
+        budget = TimeBudget(None if until is None else max(0.0, until - time.time()))
+        run = RunFolder.opened(asked["run"])
+        work(run.unit(asked["unit"]), of_run(run), budget, say)
         say({"kind": "finished"})  # the status does not tell: a call of exit ends a process with 0 as well
+        return 0
     except HopscopeError as error:
-        return _fail(say, str(error), error.exit_status)
+        words, status = str(error), error.exit_status
     except SystemExit as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         words = f"found that {place.filename}, line {place.lineno}, ends the process ({error.code}); mend it"
-        words = f"unit {given.unit}: expected code that runs to its end, {words}; what is done is kept"
-        return _fail(say, words, 2)
+        words = f"unit {asked['unit']}: expected code that runs to its end, {words}; what is done is kept"
+        status = 2
     except BrokenPipeError:
         return 1
-    return 0
-
-
-def _run(path: Path, name: str, seconds: float | None, say: Say) -> None:
-    import torch
-
-    from hopscope.study.jobs import of_run
-    from hopscope.training.train import TimeBudget
-
-    torch.set_num_threads(1)  # before the study's file is loaded: it may start torch's threads
-    budget, run = TimeBudget(seconds), RunFolder.opened(path)
-    work(run.unit(name), of_run(run), budget, say)
-
-
-def _fail(say: Say, words: str, status: int) -> int:
     say({"kind": "error", "message": words, "status": status})
     return status
-
-
-def _warn(say: Say, message: Warning | str, *about: Any, **more: Any) -> None:
-    say({"kind": "warning", "message": str(message)})
 
 
 def _check_like(expected: Mapping[str, str]) -> None:
@@ -131,17 +125,10 @@ def _follow(parent: int) -> None:
             os._exit(1)
 
 
-def _messages_alone() -> TextIO:
-    """Standard output for messages alone: from now on, what a study or a library prints goes to standard error."""
-    sys.stdout.flush()
-    messages = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # for programs that a study calls, and for libraries in C
-    sys.stdout = sys.stderr
-    return messages
-
-
-def _print(to: TextIO, message: Mapping[str, Any]) -> None:
-    print(json.dumps(message), file=to, flush=True)
+def _print(to: int, message: Mapping[str, Any]) -> None:
+    text = MESSAGE + json.dumps(message).encode() + b"\n"
+    while text:
+        text = text[os.write(to, text) :]
 
 
 def _append(path: Path, message: Mapping[str, Any]) -> None:
@@ -150,4 +137,4 @@ def _append(path: Path, message: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

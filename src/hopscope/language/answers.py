@@ -33,14 +33,10 @@ class Answer(NamedTuple):
     too_long: bool = False
 
     @property
-    def given(self) -> str | None:
-        """The acceptable answer that was given; `None`: there was none."""
-        return matched(self.said[-1], self.question.acceptable) if self.said else None
-
-    @property
     def correct(self) -> bool | None:
-        """Whether the acceptable answer is the right one; `None`: there was none."""
-        return None if self.given is None else self.given == self.question.answer
+        """Whether the last answer is the right one; `None`: it is not acceptable, or there is none."""
+        given = matched(self.said[-1], self.question.acceptable) if self.said else None
+        return None if given is None else given == self.question.answer
 
 
 def scores(said: Sequence[str], answer: str, acceptable: Sequence[str], stuck: bool) -> dict[str, float]:
@@ -93,32 +89,22 @@ def rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
             known = [each[name] for each in every if not math.isnan(each[name])]
             found.append((name, fmean(known) if known else math.nan))
             if name != "guess":
-                low, high = wilson(round(sum(known)), len(known)) if known else (math.nan, math.nan)
-                found += [(f"{name}_low", low), (f"{name}_high", high)]
+                ends = wilson(round(sum(known)), len(known)) if known else (math.nan, math.nan)
+                found += zip((f"{name}_low", f"{name}_high"), ends, strict=True)
         for name, value in found:
             yield {"metric": name, "part": part, "value": None if math.isnan(value) else float(value)}
-        for what, count in sorted(Counter(what for one in several for what in _findings(one)).items()):
-            yield {"metric": "count", "part": f"{part}: {what}", "value": float(count)}
+        what = Counter(each for one in several for each in _findings(one))
+        for name, count in sorted(what.items()):
+            yield {"metric": "count", "part": f"{part}: {name}", "value": float(count)}
 
 
 def _findings(one: Answer) -> Iterator[str]:
-    # Which symbol was said first, or found likeliest; what unacceptable answers are; of a wrong answer the steps at
-    # which a reading may have gone wrong, and, where it is another chain's, how many chains further down the line of
-    # the followed chain stands: of those that are read first, and of those that give the answers.
-    question, given = one.question, one.given
-    if one.said and "hop" in (first := _symbol(one.likeliest or one.said[0], question)):
+    # Which symbol was said first, or found likeliest; what unacceptable answers are.
+    if one.said and "hop" in (first := _symbol(one.likeliest or one.said[0], one.question)):
         yield f"said {first}"
     for text in one.said:
-        if matched(text, question.acceptable) is None:
-            yield f"rejected, {_symbol(text, question)}"
-    if one.correct is False:
-        yield f"lost at step {', '.join(map(str, question.lost[str(given)]))}"
-        for chain in (chain for chain, path in enumerate(question.symbols) if path[-1] == given):
-            for name, step in (("first", 1), ("answer", question.depth)):
-                # Of two lines of a chain (functions name a function and its argument) the last counts.
-                lines = {line.chain: at for at, line in enumerate(question.lines) if line.step == step}
-                told = sorted((each for each in lines if each is not None), key=lines.__getitem__)
-                yield f"{name} line {told.index(chain) - told.index(question.chain):+}"
+        if matched(text, one.question.acceptable) is None:
+            yield f"rejected, {_symbol(text, one.question)}"
 
 
 def _symbol(text: str, question: Question) -> str:

@@ -11,6 +11,14 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.language.answers import SCORES, Answer, matched, normal_form, scores
+from hopscope.language.local import (
+    beginnings,
+    context_of,
+    continuations,
+    encoded,
+    log_probabilities,
+    source,
+)  # fmt: skip
 from hopscope.language.questions import FORMULATIONS, Protocol, Question, Questions, kinds
 from hopscope.training.train import TimeBudget
 
@@ -19,7 +27,7 @@ try:
     from inspect_ai import Task, eval_set, task
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.log import read_eval_log
-    from inspect_ai.model import GenerateConfig, ModelOutput, get_model
+    from inspect_ai.model import GenerateConfig, get_model
     from inspect_ai.scorer import Score, Scorer, Target, grouped, mean, scorer, stderr
     from inspect_ai.solver import Generate, Solver, TaskState, solver
     from tenacity import RetryError
@@ -30,7 +38,7 @@ LOCAL = "hf/"
 """Beginning of the names of models of this machine: hf/FOLDER, hf/FILE.gguf, hf/NAME (on the hub)."""
 
 RETRIES, ANSWER = 3, 16
-"""Retries of one request (Inspect's own default is to go on for ever); tokens of a local model's answer, at most."""
+"""Retries of one request (Inspect's default is to go on for ever); most tokens of a local model's answer."""
 
 _FOREVER = 10**8  # seconds: Inspect knows no way to take a limit back
 _TOO_LONG = re.compile(r"context.?(length|size|window)|maximum context|too (many tokens|long)", re.IGNORECASE)
@@ -47,7 +55,6 @@ def ask(
         questions: of different kinds.
         folder: for Inspect's logs, into which every answer is written at once.
         budget: looked at between questions; every call answers one at least.
-        say: is told in words how far it is.
         how: fields of `Protocol`.
 
     Raises:
@@ -61,8 +68,6 @@ def ask(
         config = GenerateConfig(max_tokens=protocol.max_tokens, temperature=protocol.temperature)
         try:
             if name.startswith(LOCAL):
-                from hopscope.language.local import source
-
                 called = f"{LOCAL}{source(name.removeprefix(LOCAL))}"
                 local = {"dtype": protocol.precision}
             # One for all of its questions, which may be large.
@@ -82,7 +87,7 @@ _PACE: ContextVar[Callable[[bool], None]] = ContextVar("_PACE", default=lambda a
 def _evaluated(
     model: Any, name: str, kind: Questions, folder: Path, protocol: Protocol, budget: Any, say: Any
 ) -> list[Answer]:
-    drawn, done = {one.id: one for one in kind.drawn()}, 0
+    done = 0
 
     def pace(answered: bool) -> None:
         nonlocal done
@@ -94,15 +99,16 @@ def _evaluated(
 
     fields = kind.model_dump(exclude={"formulation", "depth"})
     fields |= protocol.model_dump(include={"attempts", "identical"})
-    some = {name: getattr(protocol, name) for name in ("temperature", "max_tokens", "max_connections")}
-    how = {name: value for name, value in some.items() if value is not None}
+    names = ("temperature", "max_tokens", "max_connections")
+    how = {name: value for name in names if (value := getattr(protocol, name)) is not None}
     token = _PACE.set(pace)
     try:
-        task = TASKS[kind.formulation](kind.depth, **fields)
         complete, logs = eval_set(
-            task, model=[model], log_dir=str(folder.resolve()), log_dir_allow_dirty=True, retry_attempts=1,
-            retry_immediate=False, log_buffer=1, log_realtime=False, log_format="eval", ctl_server=False,
-            display="none", score_display=False, **how, **_requests(protocol.timeout),
+            TASKS[kind.formulation](kind.depth, **fields), model=[model], log_dir=str(folder.resolve()),
+            log_dir_allow_dirty=True, retry_attempts=1, retry_immediate=False, log_buffer=1, log_realtime=False,
+            log_format="eval", ctl_server=False, display="none", score_display=False, max_retries=RETRIES,
+            # A try has half of the time, so that one that hangs can be made again.
+            timeout=protocol.timeout, attempt_timeout=max(1, protocol.timeout // 2), **how,
         )  # fmt: skip
     except Exception as error:
         raise _failure(name, "answers", error) from None
@@ -121,13 +127,8 @@ def _evaluated(
     if too_long := sum("too_long" in each for each in known.values()):
         words = f"{too_long} of {kind.count} questions are longer than the model's context"
         say(f"{name}: {kind.kind} not run, {words}")
+    drawn = {one.id: one for one in kind.drawn()}
     return [Answer(name, kind.kind, drawn[id], **each) for id, each in known.items()]
-
-
-def _requests(timeout: int | None) -> dict[str, int]:
-    # A try has half of the time, so that one that hangs can be made again.
-    some = {} if timeout is None else {"timeout": timeout, "attempt_timeout": max(1, timeout // 2)}
-    return {"max_retries": RETRIES, **some}
 
 
 def _failure(name: str, wanted: str, error: Any, kept: str = "") -> UserError:
@@ -152,27 +153,25 @@ class _TooLongError(Exception):
 def _task(name: str, formulations: tuple[str, ...]) -> Callable[..., Task]:
     @task(name=name)
     def build(
-        depths: Any = None, chains: int | None = None, attempts: int = 10, identical: int = 3, timeout: int | None = 50,
-        **fields: Any,
+        depths: Any = None, chains: int | None = None, attempts: int = 10, identical: int = 3, **fields: Any
     ) -> Task:  # fmt: skip
         """Questions whose answer is found by going along a chain of facts, or by conditional retrieval.
 
         Args:
             depths, chains: D, one or several (1,2,3), and N; by default the paper's.
-            attempts, identical, timeout: as of `hopscope.language.questions.Protocol`.
+            attempts, identical: as of `hopscope.language.questions.Protocol`.
             fields: others of `hopscope.language.Questions`, such as count, seed and measure.
         """
         several = depths if isinstance(depths, list | tuple) else [] if depths is None else [depths]
         try:
             asked = kinds(formulations, several, chains, **fields)
+            protocol = Protocol(attempts=attempts, identical=identical)
             samples = [_sample(kind, question) for kind in asked for question in kind.drawn()]
         except UserError as error:
             # Inspect's command prints this kind of error as one line; any other is shown with its traceback.
             raise ClickException(str(error)) from None
-        solving = asking(max(1, attempts), max(2, identical), asked[0].measure == "choice")
-        config = GenerateConfig(**_requests(timeout))
-        dataset = MemoryDataset(samples, name=name)
-        return Task(dataset=dataset, solver=solving, scorer=retrieval(), config=config)
+        solving = asking(protocol.attempts, protocol.identical, asked[0].measure == "choice")
+        return Task(dataset=MemoryDataset(samples, name=name), solver=solving, scorer=retrieval())
 
     return build
 
@@ -187,9 +186,9 @@ def _sample(kind: Questions, question: Question) -> Sample:
 def asking(attempts: int, identical: int, choice: bool) -> Solver:
     """Ask a question afresh until the answer is acceptable: the paper's protocol.  A rejected one is never sent.
 
-    Or a `choice`: find the acceptable answer that a model thinks likeliest as the end of a sentence.  A local model
-    gives the log-probability of every acceptable answer, up to the token that tells it from the others, and of every
-    other symbol of the question.  A server gives those of the 20 likeliest first tokens alone.
+    Or a `choice`: find the acceptable answer that a model of this machine thinks likeliest as the end of a sentence, by
+    the log-probability of every acceptable answer, up to the token that tells it from the others; and so of every
+    symbol of the question.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -197,12 +196,8 @@ def asking(attempts: int, identical: int, choice: bool) -> Solver:
         known: dict[str, Any] = {"said": said}
         _PACE.get()(False)
         try:
-            if choice and str(get_model()).startswith(LOCAL):
-                known = _chosen(get_model().api, state.input_text, acceptable, state.metadata["symbols"])
-            elif choice:
-                how = {"logprobs": True, "top_logprobs": 20, "max_tokens": 3, "temperature": 1.0}
-                state = await _asked(state, generate, 0, **how)
-                said.append(by_first_token(state.output, acceptable) or state.output.completion)
+            if choice:
+                known = _chosen(get_model(), state.input_text, acceptable, state.metadata["symbols"])
             while not (choice or len(said) == attempts or known.get("stuck")):
                 state.messages = list(question)
                 state = await _asked(state, generate, len(said))
@@ -220,8 +215,8 @@ def asking(attempts: int, identical: int, choice: bool) -> Solver:
     return solve
 
 
-async def _asked(state: TaskState, generate: Generate, attempt: int, **changes: Any) -> TaskState:
-    model: Any = get_model()
+async def _asked(state: TaskState, generate: Generate, attempt: int) -> TaskState:
+    model, changes = get_model(), dict[str, Any]()
     if attempt:  # only the first may come from Inspect's cache; under a fixed seed all would be alike
         changes["cache"] = False
         changes |= {} if model.config.seed is None else {"seed": model.config.seed + attempt}
@@ -249,17 +244,18 @@ async def _asked(state: TaskState, generate: Generate, attempt: int, **changes: 
 
 def _room(api: Any, text: str, wanted: int = 1) -> int:
     # Tokens that a local model can say behind a text; the last one need not be read.
-    from hopscope.language.local import context_of
-
     room = context_of(api.model) + 1 - len(api.tokenizer(text)["input_ids"])
     if room < wanted:
         raise _TooLongError
     return room
 
 
-def _chosen(api: Any, text: str, acceptable: Sequence[str], symbols: Sequence[str]) -> dict[str, Any]:
-    from hopscope.language.local import beginnings, continuations, encoded, log_probabilities
-
+def _chosen(model: Any, text: str, acceptable: Sequence[str], symbols: Sequence[str]) -> dict[str, Any]:
+    if not str(model).startswith(LOCAL):
+        raise UserError(
+            "no model of this machine, which alone can choose; ask for answers, or name a model hf/…"
+        )
+    api = model.api
     told, n = continuations(api.tokenizer, text, [*acceptable, *symbols]), len(acceptable)
     answers = told and beginnings(told[:n])
     if not told or not answers:
@@ -268,26 +264,8 @@ def _chosen(api: Any, text: str, acceptable: Sequence[str], symbols: Sequence[st
     # Where one symbol begins another, both are read to their ends.
     every = [*answers, *(beginnings(told[n:]) or told[n:])]
     _room(api, text, max(map(len, every)))
-    scores = log_probabilities(api.model, encoded(api.tokenizer, text)[0], every)[0]
+    scores = log_probabilities(api.model, encoded(api.tokenizer, text)[0], every)
     return {"said": [acceptable[int(scores[:n].argmax())]], "likeliest": symbols[int(scores[n:].argmax())]}
-
-
-def by_first_token(output: ModelOutput, acceptable: Sequence[str]) -> str | None:
-    """The answer that leads among a server's likeliest first tokens, if it does not share its token.
-
-    Raises:
-        UserError: the server gave no log-probabilities.
-    """
-    told = output.choices[0].logprobs if output.choices else None
-    first = next((token for token in (told and told.content) or [] if token.token.strip()), None)
-    if first is None or not first.top_logprobs:
-        raise UserError("no log-probabilities, which a choice is made of; ask a server that gives them")
-    for token in sorted(first.top_logprobs, key=lambda each: -each.logprob):
-        begun = normal_form(token.token)
-        named = [each for each in acceptable if begun and normal_form(each).startswith(begun)]
-        if named:
-            return named[0] if len(named) == 1 else None
-    return None
 
 
 _MEANS = [

@@ -4,14 +4,13 @@ Of a model nothing is assumed but that its attention gives weights in transforme
 takes the outputs of all heads side by side, however many of them share their keys and values.
 """
 
-import hashlib
-import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import product
+from functools import partial
+from itertools import chain, product
 from math import prod
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,11 +20,17 @@ from torch import Tensor, nn
 
 from hopscope.claims.intervals import crossed_interval, estimate, wilson
 from hopscope.errors import UserError
-from hopscope.language.local import context_of, load, log_probabilities
-from hopscope.language.questions import FREE_DEPTH, Questions
-from hopscope.language.reading import Asked, Text, read
+from hopscope.language.local import (
+    Tokens,
+    beginnings,
+    context_of,
+    continuations,
+    encoded,
+    load,
+    log_probabilities,
+)  # fmt: skip
+from hopscope.language.questions import FREE_DEPTH, Mention, Placed, Question, Questions
 from hopscope.rng import bits
-from hopscope.runs import write_atomic
 
 Head = tuple[int, int]
 """Layer and head, both from 0."""
@@ -37,7 +42,101 @@ SIZES, SHARE = (1, 2, 4, 8), 8
 """How many heads are taken out at once, and at most one of so many."""
 
 _MAPS = ("o_proj", "c_proj", "out_proj", "dense", "wo")  # what output maps are called in a class …Attention…
-_ATTEMPTS, _FLOATS = 100, 1 << 27
+_ATTEMPTS = 100  # to draw another set of random heads
+_OTHER = "use another model or formulation"
+
+
+class Text(NamedTuple):
+    """A question in a model's tokens.
+
+    Attributes:
+        reads: target → row → the tokens that it should read.
+        roles: of each token, what part it plays, the same in all questions of a kind.
+        answers: of each acceptable answer the tokens that tell it from the others; `right` is the right one's place.
+    """
+
+    ids: Tokens
+    reads: dict[str, dict[int, list[int]]]
+    roles: list[str]
+    answers: list[Tokens]
+    right: int
+
+
+def read(tokenizer: Any, question: Question, placed: Placed) -> Text:
+    """A question in tokens: which rows should read which tokens, and what part every token plays.
+
+    Targets are called `row:target`.  Rows: `query`, the mentions of x_0 in the question; `answer`, the last token;
+    `facts`, the mentions in the last telling of the facts.  Targets: `previous`, the token before; `same_symbol`, of
+    query and answer where the fact of step 1 gives that symbol, of facts all earlier mentions; `pair_mate`, of the
+    later mention of a fact its earlier ones; `query`; `hop_k`, what step k of the asked chain finds.  A row is the last
+    token of a mention, a target all its tokens, in all tellings.
+
+    Raises:
+        UserError: a mention, or an answer, cannot be told in these tokens.
+    """
+    text = placed.text
+    ids, spans = encoded(tokenizer, text)
+    tokens, owners = dict[Mention, list[int]](), dict[int, Mention]()
+    for mention in placed.mentions:
+        inside = [n for n, (start, end) in enumerate(spans) if start < mention.end and end > mention.start]
+        whole = text[spans[inside[0]][0] : spans[inside[-1]][1]] if inside else ""
+        free = all(owners.setdefault(n, mention) == mention for n in inside)
+        known, written = tokenizer.unk_token_id not in [ids[n] for n in inside], text[slice(*mention[1:3])]
+        if not (free and known) or re.sub(r"^\W+|\W+$", "", whole) != written:
+            wanted = f"{written!r} (character {mention.start}) in whole, known tokens of its own"
+            raise UserError(f"{question.id}: expected {wanted}, found {whole!r}; {_OTHER}")
+        tokens[mention] = inside
+    told = continuations(tokenizer, text, question.acceptable, placed.joiner)
+    answers = told and beginnings(told)
+    if not answers:
+        wanted = f"answers such as {question.answer!r} in known tokens that leave the text's alone"
+        raise UserError(f"{question.id}: expected {wanted}, found others; {_OTHER}")
+    reads = _reads(question, placed.mentions, tokens, len(ids) - 1)
+    return Text(ids, reads, _roles(owners, len(ids)), answers, question.acceptable.index(question.answer))
+
+
+def _reads(
+    question: Question, mentions: tuple[Mention, ...], tokens: dict[Mention, list[int]], last: int
+) -> dict[str, dict[int, list[int]]]:
+    found = defaultdict[str, dict[int, list[int]]](dict)
+
+    def add(target: str, row: int, several: Iterable[Mention]) -> None:
+        seen = {n for mention in several for n in tokens[mention] if n <= row}
+        if seen:
+            found[target][row] = sorted({*found[target].get(row, ()), *seen})
+
+    facts = [mention for mention in mentions if mention.line >= 0]
+    asked = [mention for mention in facts if mention.chain == question.chain]
+    given = [each for each in asked if each.step == 1 and not each.found]
+    for mention in (mention for mention in mentions if mention.line < 0):
+        for name, row in (("query", tokens[mention][-1]), ("answer", last)):
+            found[f"{name}:previous"][row] = [row - 1]
+            add(f"{name}:same_symbol", row, [each for each in given if each.symbol == mention.symbol])
+            for each in asked:
+                add(f"{name}:hop_{each.step}", row, [each] if each.found else [])
+        add("answer:query", last, [mention])
+    for mention in (each for each in facts if each.telling == facts[-1].telling):
+        row, line = tokens[mention][-1], [each for each in facts if each.line == mention.line]
+        found["facts:previous"] |= {row: [row - 1]} if row else {}
+        same = [each for each in facts if each.symbol == mention.symbol and each.start < mention.start]
+        add("facts:same_symbol", row, same)
+        if mention.start == max(each.start for each in line):
+            other = [each for each in line if (each.symbol, each.found) != (mention.symbol, mention.found)]
+            add("facts:pair_mate", row, other)
+    return dict(found)
+
+
+def _roles(owners: dict[int, Mention], length: int) -> list[str]:
+    # Of each token, as what the last symbol before it stands there, and how far back; the last one plays the answer.
+    roles, where, since = list[str](), "start", 0
+    for n in range(length):
+        owner = owners.get(n)
+        if owner is not None:
+            part, since = "found" if owner.found else "given", 0
+            where = f"telling {owner.telling}, step {owner.step}, {part}"
+        roles.append(f"{where} + {since}")
+        since += owner is None or owners.get(n + 1) != owner
+    return [*roles[:-1], "answer"]
 
 
 class Attentive(NamedTuple):
@@ -52,11 +151,7 @@ class Attentive(NamedTuple):
 
 
 def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
-    """Find the layers of a model of transformers that was loaded with eager attention.
-
-    Raises:
-        UserError: it has none of the kind, or its tokenizer does not say where tokens stand.
-    """
+    """Find the layers of a model of transformers that was loaded with eager attention."""
     attentions = (one for one in model.modules() if "Attention" in type(one).__name__)
     layers = [getattr(one, map_) for one in attentions for map_ in _MAPS if hasattr(one, map_)]
     heads = getattr(model.config.get_text_config(), "num_attention_heads", 0)
@@ -102,94 +197,79 @@ def _hooked(model: Attentive, change: Callable[[int, Tensor], Any]) -> Iterator[
 
 
 def attention(model: Attentive, texts: Sequence[Text]) -> tuple[dict[str, Scores], dict[str, Tensor]]:
-    """Attention of every head to every target; and by role the mean output of all heads side by side (`""`: any role).
-
-    Raises:
-        UserError: the model gives no attention weights.
-    """
-    from scipy.stats import t as student
+    """Attention of every head to every target; and by role (`""`: any) the mean output of all heads side by side."""
+    from scipy.stats import sem, t
 
     paid, floors = defaultdict[str, list[Array]](list), defaultdict[str, list[float]](list)
-    sums, counts = dict[str, Tensor](), Counter[str]()
-    for text in texts:
-        outputs = dict[int, Tensor]()
+    sums, counts, outputs = dict[str, Tensor](), Counter[str](), dict[int, Tensor]()
 
-        def keep(layer: int, given: Tensor, outputs: dict[int, Tensor] = outputs) -> None:
-            outputs[layer] = given[0].float().cpu()
+    def keep(layer: int, given: Tensor) -> None:
+        outputs[layer] = given[0].float().cpu()
 
-        with _hooked(model, keep):
+    with _hooked(model, keep):
+        for text in texts:
             ids = torch.tensor([text.ids], device=model.model.device)
             weights = model.model(ids, use_cache=False, output_attentions=True).attentions
-        if not weights or any(each is None for each in weights):
-            wanted = "attention weights in eager mode, found none"
-            raise UserError(f"{model.name}: expected {wanted}; use another model")
-        for row, played in zip(torch.cat([*outputs.values()], -1), text.roles, strict=True):
-            for role in ("", played):
-                sums[role] = sums[role] + row if role in sums else row
-                counts[role] += 1
-        for name, rows in text.reads.items():
-            # [layer, head] of each row
-            found = [
-                [each[0, :, row, targets].float().sum(-1).tolist() for each in weights]
-                for row, targets in rows.items()
-            ]
-            paid[name].append(np.mean(found, 0))
-            floors[name].append(float(np.mean([len(targets) / (row + 1) for row, targets in rows.items()])))
+            if not weights or any(each is None for each in weights):
+                wanted = "attention weights in eager mode, found none"
+                raise UserError(f"{model.name}: expected {wanted}; use another model")
+            for row, played in zip(torch.cat([*outputs.values()], -1), text.roles, strict=True):
+                for role in ("", played):
+                    sums[role] = sums[role] + row if role in sums else row
+                    counts[role] += 1
+            for name, rows in text.reads.items():
+                # [layer, head] of each row
+                found = [
+                    [each[0, :, row, targets].float().sum(-1).tolist() for each in weights]
+                    for row, targets in rows.items()
+                ]
+                paid[name].append(np.mean(found, 0))
+                floors[name].append(
+                    np.mean([len(targets) / (row + 1) for row, targets in rows.items()]).item()
+                )
     scores = {}
     for name, several in paid.items():
         n, mean = len(several), np.mean(several, 0)
-        half = student.ppf(0.975, n - 1) * np.std(several, 0, ddof=1) / np.sqrt(n) if n > 1 else 1.0
+        half = t.ppf(0.975, n - 1) * sem(several) if n > 1 else 1.0
         low, high = np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
-        scores[name] = Scores(mean, low, high, float(np.mean(floors[name])), n)
+        scores[name] = Scores(mean, low, high, np.mean(floors[name]).item(), n)
     return scores, {role: total / counts[role] for role, total in sums.items()}
 
 
-def margins(model: Attentive, text: Text, ablations: Sequence[Heads], instead: Tensor) -> Array:
-    """Log-odds of a question's right answer against the best other one, `[ablation]`.
+def margins(model: Attentive, text: Text, ablations: Sequence[Heads], instead: Tensor) -> list[float]:
+    """Log-odds of a question's right answer against the best other one, one for each ablation.
 
     Args:
         ablations: heads that are taken out at every token; none for all heads.
         instead: what stands in their place, `[token, heads side by side]`.
     """
-    device, ends, found = model.model.device, np.cumsum([0, *model.widths]), list[Tensor]()
-    most = max(1, _FLOATS // (model.heads * len(text.ids) ** 2))
-    for start in range(0, len(ablations), most):  # rows of a batch are the same text without different heads
-        several = ablations[start : start + most]
-        out = torch.zeros(len(several), len(model.layers), model.heads, dtype=torch.bool)
-        for row, layer, head in ((row, *head) for row, heads in enumerate(several) for head in heads):
-            out[row, layer, head] = True
+    ends, found = np.cumsum([0, *model.widths]), list[float]()
 
-        def change(layer: int, given: Tensor, out: Any = out) -> tuple[Tensor]:
-            mask = out[:, layer].repeat_interleave(model.widths[layer] // model.heads, -1).to(device)
-            own = instead[:, ends[layer] : ends[layer + 1]].to(given)
-            # Behind the text stand tokens of the answers, which count as its last.
-            own = own if given.shape[1] == len(own) else own[-1:]
-            return (torch.where(mask.repeat_interleave(len(given) // len(mask), 0)[:, None], own, given),)
+    def change(heads: Heads, layer: int, given: Tensor) -> tuple[Tensor]:
+        size, changed = model.widths[layer] // model.heads, given.clone()
+        # Behind the text stand tokens of the answers, which count as its last.
+        own = instead if given.shape[1] == len(instead) else instead[-1:]
+        for first in (head * size for at, head in heads if at == layer):
+            changed[..., first : first + size] = own[:, ends[layer] + first :][:, :size].to(given)
+        return (changed,)
 
-        with _hooked(model, change):
-            found.append(log_probabilities(model.model, text.ids, text.answers, len(several)))
-    scores = torch.cat(found).double().numpy()
-    return np.asarray(scores[:, text.right] - np.delete(scores, text.right, 1).max(1))
+    for heads in ablations:
+        with _hooked(model, partial(change, heads)):
+            scores = log_probabilities(model.model, text.ids, text.answers).tolist()
+        found.append(scores.pop(text.right) - max(scores))
+    return found
 
 
-def ranked(scores: Mapping[str, Scores], target: str = "any") -> list[Head]:
-    """Heads by their lift at a target, largest first.
+def ranked(scores: Mapping[str, Scores]) -> list[Head]:
+    """Heads by their largest lift at a target, largest first.
 
-    Of `any` the best target counts, but for the token before the row, whatever it is called ("b =" is the query too):
-    that is what many heads read whatever the text says.
-
-    Raises:
-        UserError: there is no such target.
+    But for the token before the row, whatever it is called ("b =" is the query too): that is what many heads read
+    whatever the text says.
     """
     before = [each.mean for name, each in scores.items() if name.endswith(":previous")]
-    other = [name for name in scores if not any(np.array_equal(scores[name].mean, one) for one in before)]
-    names = [name for name in other if scores[name].floor < 1] if target == "any" else [target]
-    if not names or any(name not in scores for name in names):
-        known = ", ".join(scores)
-        raise UserError(f"rank: expected any or one of {known}, found {target!r}; take one of them")
-    best = np.max([scores[name].lift for name in names], axis=0)
-    order = sorted(np.ndindex(best.shape), key=lambda head: (-float(best[head]), head))
-    return [(int(layer), int(head)) for layer, head in order]
+    other = (each for each in scores.values() if not any(np.array_equal(each.mean, one) for one in before))
+    best = np.max([each.lift for each in other if each.floor < 1], axis=0)
+    return sorted(np.ndindex(best.shape), key=lambda head: (-float(best[head]), head))
 
 
 def matched(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) -> list[Heads]:
@@ -210,8 +290,7 @@ def matched(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) 
         drawn = list[Head]()
         for layer, each in rest.items():
             words = bits(seed, "intervene", attempt, torch.arange(len(each)), layer)[:, 0]
-            order = words.argsort(stable=True)
-            drawn += [each[place] for place in order[: wanted[layer]].tolist()]
+            drawn += [each[place] for place in words.argsort(stable=True)[: wanted[layer]].tolist()]
         found[frozenset(drawn)] = None
         if len(found) == draws:
             break
@@ -219,9 +298,9 @@ def matched(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) 
 
 
 def score(
-    model: Attentive | str, asked: Questions | Sequence[Asked], *, chat: bool = False, rank: str = "any",
-    method: Literal["mean", "zero"] = "mean", top: Sequence[int] = (), draws: int = 8, device: str = "cpu",
-    precision: str = "float32", keep: Path | None = None, say: Callable[[str], object] = lambda words: None,
+    model: Attentive | str, asked: Questions, *, method: Literal["mean", "zero"] = "mean",
+    top: Sequence[int] = (), draws: int = 8, device: str = "cpu", precision: str = "float32",
+    say: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Score every head of a model, and take the best ones out.
 
@@ -230,117 +309,89 @@ def score(
 
     Args:
         model: a name as `hopscope.language.local.load` takes it, or a model that is already loaded.
-        asked: questions, whose seed is that of the random heads too; or passages, which serve both ends.
-        chat: whether prompts go through the tokenizer's chat template.
-        rank: target by which heads are ranked; see `ranked`.
+        asked: questions, whose seed is that of the random heads too.
         method: in a head's place stands its mean output at tokens of the same role where heads were found, or zero.
         top: how many are taken out at once; by default `SIZES`.
         draws: sets of random heads that the top ones are compared with; see `matched`.
-        device, precision: where, and number format of weights and activations.
-        keep: a file for what was found of every question, so that a call that was ended goes on.
-        say: is told in words how far it is.
 
     Returns:
         JSON values: `layers`, `heads`; `targets`: name → `mean`, `low`, `high` `[layer][head]`, `floor`, `questions`;
         `top`: the first ten heads; `ablation`: by depth and number of heads `k`, each as value, low, high: accuracies
         `all`, `top`, `random` and costs `top_cost`, `random_cost`, `layers_cost` (all heads of the layers of the top
-        ones); mean log-odds `margin`, and what each question lost, `lost`.
-
-    Raises:
-        UserError: the model or a question cannot be used, or a number is out of range.
+        ones); and mean log-odds `margin`.
     """
     if isinstance(model, str):
         model = attentive(model, *load(model, device, attn_implementation="eager", dtype=precision))
-    shape, seed = (len(model.layers), model.heads), asked.seed if isinstance(asked, Questions) else 0
+    shape = len(model.layers), model.heads
     sizes = sorted({*top}) or [size for size in SIZES if size == 1 or size * SHARE <= prod(shape)]
     if sizes[0] < 1 or 2 * sizes[-1] > prod(shape):
         most = f"1 to {prod(shape) // 2}, half of the model's heads"
         raise UserError(f"top: expected {most}, found {[*top]}; take fewer")
-    on, tests = _drawn(asked)
-    texts = [_read(model, each, chat) for each in on]
-    say(f"attention, {len(texts)} questions")
-    scores, means = attention(model, texts)
-    order, costs = ranked(scores, rank), list[dict[str, Any]]()
-    sets = [_sets(order[:k], shape, draws, seed) for k in sizes]
-    every = [frozenset[Head](), *(heads for several in sets for heads in several)]
-    weights = round(float(means[""].double().sum()), 2)  # other ones may have the same name
-    of = [model.name, weights, precision, method, [*map(sorted, every)], [text.ids for text in texts]]
-    known: dict[str, list[float]] = json.loads(keep.read_bytes()) if keep and keep.is_file() else {}
-    for depth, several in tests.items():
-        found, at = list[list[float]](), 1
-        for number, each in enumerate(several, 1):
-            say(f"without heads, depth {depth} of {max(tests)}: question {number} of {len(several)}")
-            text = _read(model, each, chat)
-            key = hashlib.sha256(json.dumps([of, text.ids, text.answers, text.right]).encode()).hexdigest()
-            if key not in known:
-                instead = torch.stack([means.get(role, means[""]) for role in text.roles])
-                known[key] = margins(model, text, every, instead * (method == "mean")).tolist()
-                if keep:
-                    write_atomic(keep, json.dumps(known).encode())
-            found.append(known[key])
-        guess = float(np.mean([1 / len(question.acceptable) for question, _ in several]))
-        for k, out in zip(sizes, sets, strict=True):
-            margin = np.array(found).T[[0, *range(at, at + len(out))]]
-            costs.append({"depth": depth, "k": k, "heads": order[:k], "guess": guess, **_cost(margin)})
-            at += len(out)
-    if keep:
-        keep.unlink(missing_ok=True)
-    lists = ("mean", "low", "high")
+    if draws < 1:
+        raise UserError(f"draws: expected at least 1, found {draws}; take more")
+    say(f"attention, {asked.count} questions")
+    scores, means = attention(model, [_read(model, asked, question) for question in asked.drawn()])
+    order, costs = ranked(scores), list[dict[str, Any]]()
+    # By number of heads: the top ones, all of their layers, and others.
+    sets = dict[int, list[Heads]]()
+    for k in sizes:
+        whole = frozenset(product({layer for layer, _ in order[:k]}, range(model.heads)))
+        sets[k] = [frozenset(order[:k]), whole, *matched(order[:k], shape, draws, asked.seed)]
+    every = [frozenset[Head](), *chain(*sets.values())]
+    for depth, kind in _tests(asked).items():
+        found, several = list[list[float]](), [*kind.drawn()]
+        for number, question in enumerate(several, 1):
+            say(f"without heads, depth {depth} of {asked.depth}: question {number} of {len(several)}")
+            text = _read(model, kind, question)
+            instead = torch.stack([means.get(role, means[""]) for role in text.roles])
+            found.append(margins(model, text, every, instead * (method == "mean")))
+        whole_model, *others = np.array(found).T
+        guess = float(np.mean([1 / len(question.acceptable) for question in several]))
+        for k, out in sets.items():
+            own, others = others[: len(out)], others[len(out) :]
+            cost = _cost(np.array([whole_model, *own]))
+            costs.append({"depth": depth, "k": k, "heads": order[:k], "guess": guess, **cost})
     targets = {
-        name: each._asdict() | {end: getattr(each, end).tolist() for end in lists}
+        name: {key: np.asarray(value).tolist() for key, value in each._asdict().items()}
         for name, each in scores.items()
     }
     return {
-        "model": model.name, "layers": shape[0], "heads": shape[1], "rank": rank, "method": method,
-        "targets": targets, "top": order[:10], "ablation": costs,
+        "model": model.name, "layers": shape[0], "heads": shape[1], "method": method, "targets": targets,
+        "top": order[:10], "ablation": costs,
     }  # fmt: skip
 
 
-def _read(model: Attentive, asked: Asked, chat: bool) -> Text:
-    text, most = read(model.tokenizer, *asked, chat), context_of(model.model)
+def _read(model: Attentive, kind: Questions, question: Question) -> Text:
+    text, most = read(model.tokenizer, question, kind.put(question)), context_of(model.model)
     if (found := len(text.ids) + max(map(len, text.answers)) - 1) > most:
         raise UserError(f"{model.name}: expected at most {most} tokens, found {found}; ask shorter questions")
     return text
 
 
-def _drawn(asked: Questions | Sequence[Asked]) -> tuple[list[Asked], dict[int, list[Asked]]]:
-    if not isinstance(asked, Questions):
-        return [*asked], {asked[0][0].depth: [*asked]}
-
-    def of(**changes: Any) -> list[Asked]:
-        kind = Questions(**{**asked.model_dump(), **changes})
-        return [(question, kind.put(question)) for question in kind.drawn()]
-
-    tests = {asked.depth: of(start=asked.start + asked.count)}
+def _tests(asked: Questions) -> dict[int, Questions]:
+    # By depth, the questions that are answered without heads.
+    tests = dict[int, Questions]()
     for depth in range(1, asked.depth) if asked.formulation in FREE_DEPTH else ():
         space = asked.model_copy(update={"depth": depth}).space
-        tests[depth] = of(depth=depth, count=min(asked.count, space))
-    return of(), dict(sorted(tests.items()))
-
-
-def _sets(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) -> list[Heads]:
-    # The top heads, all heads of their layers, and others.
-    whole = frozenset(product({layer for layer, _ in top}, range(shape[1])))
-    return [frozenset(top), whole, *matched(top, shape, draws, seed)]
+        tests[depth] = asked.model_copy(update={"depth": depth, "count": min(asked.count, space)})
+    return tests | {asked.depth: asked.model_copy(update={"start": asked.start + asked.count})}
 
 
 def _cost(margin: Array) -> dict[str, Any]:
-    # Of margins with all heads, and without those of `_sets`.
+    # Of margins with all heads, without the top ones, all of their layers, and others, `[ablation, question]`.
     all_, top, layers, *others = (margin > 0).astype(np.float64)
     found: dict[str, Any] = {
         name: [each.mean().item(), *wilson(int(each.sum()), len(each))]
         for name, each in (("all", all_), ("top", top))
     }
-    lost = {name: [all_ - each for each in several] for name, several in
-            (("top_cost", [top]), ("layers_cost", [layers]), ("random_cost", others))}  # fmt: skip
-    for name, several in {"random": others, **lost}.items():
+    for name, several in (
+        ("random", others), ("top_cost", [all_ - top]), ("layers_cost", [all_ - layers]),
+        ("random_cost", [all_ - each for each in others]),
+    ):  # fmt: skip
         places = [*zip(*np.ndindex(len(several), len(all_)), strict=True)]
         values = np.concatenate(several)
         ends = estimate(values)[1] if len(several) == 1 else crossed_interval(values, *places)
         found[name] = [float(values.mean()), *(ends or (None, None))]
     means = {"all": margin[0], "top": margin[1], "random": margin[3:]}
-    return {
-        "questions": len(all_), "draws": len(others), **found,
-        "margin": {name: float(each.mean()) for name, each in means.items()},
-        "lost": {name: np.mean(each, 0).tolist() for name, each in lost.items()},
-    }  # fmt: skip
+    margins = {name: float(each.mean()) for name, each in means.items()}
+    return {"questions": len(all_), "draws": len(others), **found, "margin": margins}

@@ -11,7 +11,7 @@ sentences that leads to it has h of them.  So the llamas of the paper's section 
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Literal
@@ -47,19 +47,18 @@ def hops(
         any: whether a hop may go to any earlier occurrence, not to the last alone.
         shuffle: number of a random order of the words, for chance: words change places within pieces of a window (of
             512 for pieces of words and letters), so that the same words stay near.
-
-    Raises:
-        UserError: a number is out of range.
     """
     for name, found, least in (("window", window, 2), ("limit", limit, 1)):
         if found < least:
             raise UserError(f"{name}: expected at least {least}, found {found}; take a larger number")
     if by == "sentences":
-        return np.array([*_by_sentences(_sentences(text, window, shuffle), window, limit)], np.int64)
+        facts = _sentences(text)
+        facts = facts if shuffle is None else [*_mixed_sentences(facts, window, shuffle)]
+        return np.array([*_by_sentences(facts, window, limit)], np.int64)
     address = f"hopscope/natural/{by}/{window}/{shuffle}"
     words: Sequence[str] = [*map(_folded, WORD.findall(text))]
     if by == "content":
-        words = [_stem(word) for word in words if word not in FUNCTION_WORDS]
+        words = _content(words)
     if shuffle is not None:
         size = window if by in ("words", "content") else 512
         pieces = ((words[start : start + size], start) for start in range(0, len(words), size))
@@ -89,17 +88,14 @@ def beyond_chance(found: Labels, chance: Sequence[Labels], limit: int = 3) -> ND
 
 
 def text_of(field: str, file: str) -> str:
-    """What a text file says.
-
-    Raises:
-        UserError: it cannot be read, or is no UTF-8; names the field that it was given to.
-    """
+    """What a text file says, which a field names."""
     try:
         return Path(file).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "no UTF-8"
-        wanted = f"expected a text file in UTF-8, found {file} ({why})"
-        raise UserError(f"{field}: {wanted}; give another") from None
+        raise UserError(
+            f"{field}: expected a text file in UTF-8, found {file} ({why}); give another"
+        ) from None
 
 
 def _by_last(tokens: Labels, window: int, limit: int) -> Labels:
@@ -142,22 +138,25 @@ def _folded(word: str) -> str:
     return word.casefold().replace("’", "'")
 
 
-def _stem(word: str) -> str:
-    # Without the s of genitive, plural or third person.
-    word = word.removesuffix("'s")
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+def _content(words: Iterable[str]) -> tuple[str, ...]:
+    # Content words, without the s of genitive, plural or third person.
+    found = (word.removesuffix("'s") for word in words if word not in FUNCTION_WORDS)
+    return tuple(word[:-1] if re.search("..[^s]s$", word) else word for word in found)
 
 
-def _sentences(text: str, window: int, shuffle: int | None) -> list[tuple[str, ...]]:
+def _sentences(text: str) -> list[tuple[str, ...]]:
     # Content words of every sentence, in which the article and the pronoun of one letter are told from names.
     found = list[tuple[str, ...]]()
     for sentence in _SENTENCE.split(text):
         names = (each for each in WORD.finditer(sentence) if not _ARTICLE.match(sentence, each.start()))
-        folded = (_folded(each[0]) for each in names if each[0] != "I")
-        words = tuple(_stem(word) for word in folded if word not in FUNCTION_WORDS)
-        found += [words] if words else []
-    if shuffle is None:
-        return found
+        found.append(_content(_folded(each[0]) for each in names if each[0] != "I"))
+    return [*filter(None, found)]
+
+
+def _mixed_sentences(
+    found: Sequence[tuple[str, ...]], window: int, shuffle: int
+) -> Iterator[tuple[str, ...]]:
+    # Words change places within pieces of whole sentences, which keep their lengths.
     pieces, size = list[list[tuple[str, ...]]](), window
     for each in found:
         if size + len(each) > window:
@@ -165,12 +164,10 @@ def _sentences(text: str, window: int, shuffle: int | None) -> list[tuple[str, .
             size = 0
         pieces[-1].append(each)
         size += len(each)
-    mixed = list[tuple[str, ...]]()
     for number, piece in enumerate(pieces):
         address = f"hopscope/natural/sentences/{window}/{shuffle}/{number}"
         left = iter(_mixed([word for each in piece for word in each], address))
-        mixed += [tuple(islice(left, len(each))) for each in piece]
-    return mixed
+        yield from (tuple(islice(left, len(each))) for each in piece)
 
 
 def _by_sentences(found: Sequence[tuple[str, ...]], window: int, limit: int) -> Iterator[int]:

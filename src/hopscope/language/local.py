@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import inspect
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,16 +27,7 @@ Tokens = tuple[int, ...]
 
 
 def load(name: str, device: str = "cpu", **loading: Any) -> tuple[Any, Any]:
-    """Open a causal language model, in evaluation mode, and its tokenizer.
-
-    Args:
-        name: see `source`.
-        device: of torch.
-        loading: further arguments of transformers' `from_pretrained`, such as `dtype="bfloat16"`.
-
-    Raises:
-        UserError: there is no such model, or it cannot be fetched or read.
-    """
+    """Open a causal language model (see `source`) and its tokenizer; `loading` is for `from_pretrained`."""
     where = source(name)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -84,13 +76,13 @@ def _no_model(name: str, error: Exception) -> UserError:
 
 
 def _expanded(file: Path) -> Path:
-    import transformers
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     stat, models = file.stat(), CACHE.expanduser()
     to = models / f"{file.stem}-{stat.st_size}-{stat.st_mtime_ns}"
     if not (to / "config.json").is_file():
         where = {"gguf_file": file.name, "local_files_only": True}
-        model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **where)
+        model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **where)
         # A model that was read from such a file refuses to be saved; one with its weights does not.
         config = {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
         fresh = type(model)(type(model.config).from_dict(config))
@@ -98,10 +90,10 @@ def _expanded(file: Path) -> Path:
         models.mkdir(parents=True, exist_ok=True)
         # Beside its place: a conversion that is cut short leaves no half of a folder under the model's name.
         with TemporaryDirectory(dir=models) as scratch:
-            fresh.save_pretrained(Path(scratch) / "plain")
-            tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **where)
-            tokenizer.save_pretrained(Path(scratch) / "plain")
-            (Path(scratch) / "plain").rename(to)
+            plain = Path(scratch) / "plain"
+            fresh.save_pretrained(plain)
+            AutoTokenizer.from_pretrained(file.parent, **where).save_pretrained(plain)
+            plain.rename(to)
     return to
 
 
@@ -112,16 +104,7 @@ def context_of(model: Any) -> int:
 
 
 def export(model: Transformer, vocabulary: Sequence[str], folder: Path | str) -> None:
-    """Write a model that was trained on `Equations` as a folder that answers in a chat: `hf/FOLDER` in Inspect.
-
-    Args:
-        model: a single one.
-        vocabulary: of the task.
-        folder: where; it gets a tokenizer of words too.
-
-    Raises:
-        UserError: see `to_gpt2`.
-    """
+    """Write a model that was trained on `Equations` as a folder that answers in a chat: `hf/FOLDER` in Inspect."""
     to_gpt2(model, folder)
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerFast
@@ -140,29 +123,25 @@ def export(model: Transformer, vocabulary: Sequence[str], folder: Path | str) ->
     config.save_pretrained(folder)
 
 
-def encoded(tokenizer: Any, text: str, special: bool = True) -> tuple[Tokens, list[tuple[int, int]]]:
-    """Tokens of a text and their characters.
-
-    Marks that a tokenizer puts before every text are there if `special`, those behind it never: an answer follows.
-    """
-    told = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    found = tokenizer(text, add_special_tokens=special, **told)
+def encoded(tokenizer: Any, text: str) -> tuple[Tokens, list[tuple[int, int]]]:
+    """Tokens of a text and their characters, without marks that a tokenizer puts behind a text: an answer follows."""
+    found = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
     length = len(found["input_ids"])
-    while length and special and found["special_tokens_mask"][length - 1]:
+    while length and found["special_tokens_mask"][length - 1]:
         length -= 1
     return tuple(found["input_ids"][:length]), [tuple(span) for span in found["offset_mapping"][:length]]
 
 
 def continuations(
-    tokenizer: Any, text: str, answers: Sequence[str], joiner: str = " ", special: bool = True
+    tokenizer: Any, text: str, answers: Sequence[str], joiner: str = " "
 ) -> list[Tokens] | None:
     """Tokens of each answer behind a text and the joiner, or directly where that leaves the text's tokens alone.
 
     `None`: the text's own tokens change in both cases, or some token is unknown.
     """
-    ids, _ = encoded(tokenizer, text, special)
-    for between in dict.fromkeys((joiner, "")):
-        found = [encoded(tokenizer, text + between + answer, special)[0] for answer in answers]
+    ids, _ = encoded(tokenizer, text)
+    for between in (joiner, ""):
+        found = [encoded(tokenizer, text + between + answer)[0] for answer in answers]
         rest = [tokens[len(ids) :] for tokens in found]
         known = all(rest) and not any(tokenizer.unk_token_id in tokens for tokens in rest)
         if known and all(tokens[: len(ids)] == ids for tokens in found):
@@ -172,33 +151,26 @@ def continuations(
 
 def beginnings(answers: Sequence[Tokens]) -> list[Tokens] | None:
     """Of each answer, the shortest beginning that no other one has; `None` if one answer begins another."""
-    found = []
-    for place, answer in enumerate(answers):
-        others = [*answers[:place], *answers[place + 1 :]]
-        sizes = range(1, len(answer) + 1)
-        size = next((n for n in sizes if all(each[:n] != answer[:n] for each in others)), None)
-        if size is None:
-            return None
-        found.append(answer[:size])
-    return found
+    counts = Counter(answer[:size] for answer in answers for size in range(1, len(answer) + 1))
+    alone = [
+        [answer[:size] for size in range(1, len(answer) + 1) if counts[answer[:size]] == 1]
+        for answer in answers
+    ]
+    return [each[0] for each in alone] if all(alone) else None
 
 
 @torch.no_grad()
-def log_probabilities(
-    model: Any, ids: Tokens, answers: Sequence[Tokens], rows: int = 1
-) -> Float[Tensor, "row answer"]:
-    """Log-probability of each answer behind some tokens, in so many equal rows, which hooks may tell apart."""
-    nodes = {*(answer[:-1] for answer in answers if len(answer) > 1)}
-    leaves = sorted(node for node in nodes if not any(other[: len(node)] == node != other for other in nodes))
+def log_probabilities(model: Any, ids: Tokens, answers: Sequence[Tokens]) -> Float[Tensor, " answer"]:
+    """Log-probability of each answer behind some tokens, which are read once for all."""
     only = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-    prompt = torch.tensor([ids] * rows, device=model.device)
-    out = model(prompt, attention_mask=torch.ones_like(prompt), use_cache=bool(leaves), **only)
-    told: dict[Tokens, Tensor] = {(): out.logits[:, -1].float().log_softmax(-1).cpu()}
-    for leaf in leaves:
-        more = torch.tensor([leaf] * rows, device=model.device)
-        mask, past = torch.ones_like(torch.cat([prompt, more], 1)), copy.deepcopy(out.past_key_values)
-        logits = model(more, attention_mask=mask, past_key_values=past).logits.float().log_softmax(-1).cpu()
-        told |= {leaf[: n + 1]: logits[:, n] for n in range(len(leaf))}
-    return torch.stack(
-        [torch.stack([told[a[:n]][:, token] for n, token in enumerate(a)]).sum(0) for a in answers], 1
-    )
+    long = any(len(answer) > 1 for answer in answers)
+    out = model(torch.tensor([ids], device=model.device), use_cache=long, **only)
+    first, found = out.logits[0, -1:], list[Tensor]()
+    for answer in answers:
+        logits = first
+        if len(answer) > 1:
+            more, past = torch.tensor([answer[:-1]], device=model.device), copy.deepcopy(out.past_key_values)
+            logits = torch.cat([first, model(more, past_key_values=past).logits[0]])
+        told = logits.float().log_softmax(-1).cpu()
+        found.append(told.gather(1, torch.tensor(answer)[:, None]).sum())
+    return torch.stack(found)

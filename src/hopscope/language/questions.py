@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import factorial, prod
+from math import factorial
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, model_validator
@@ -30,11 +30,13 @@ FREE_DEPTH, FREE_CHAINS = FORMULATIONS[:2], FORMULATIONS[:3]
 """Formulations whose depth, and whose number of chains, can be chosen."""
 
 _DEPTHS = dict(zip(FORMULATIONS, (5, 5, 5, 2, 4), strict=True))  # of Appendix A
-_MOST_CHAINS = {"lives_with": words.CITIES, "kingdoms": words.KINGDOMS}
-_MOST_NAMES = {"equations": LETTERS, "lives_with": PEOPLE}
+# Chains, and depth · chains, at most.
+_MOST = {
+    "equations": (len(LETTERS), len(LETTERS)), "lives_with": (len(words.CITIES), len(PEOPLE)),
+    "kingdoms": (len(words.KINGDOMS), 5 * len(words.KINGDOMS)),
+}  # fmt: skip
 _KINGDOMS = (PEOPLE, words.KINGDOMS, words.CREEDS, words.FOODS, words.ELEMENTS, words.DISEASES)
 _RELATIVES = (*words.WOMEN, *words.MEN)
-_FAMILY = tuple(map(len, (COUNTRIES, _RELATIVES, words.WOMEN, words.MEN, JOBS, ASKED)))
 _SHOTS_SEED, _SAY = 1 << 32, "Say directly only the"
 
 # How a symbol is written at the beginning of a line; the other way round, what is meant.
@@ -74,7 +76,6 @@ class Question(NamedTuple):
         answer, acceptable: the right answer, and all that make sense.
         chain: the one that is asked.
         symbols: `[chain][step]`, x_0 … x_D; the last of each is its answer.
-        lost: wrong acceptable answer → steps at which a single wrong reading leads to it.
         lines, sentence: of the prompt; what is asked about is marked in the question sentence too.
     """
 
@@ -86,7 +87,6 @@ class Question(NamedTuple):
     acceptable: tuple[str, ...]
     chain: int
     symbols: tuple[tuple[str, ...], ...]
-    lost: dict[str, tuple[int, ...]]
     lines: tuple[Line, ...]
     sentence: str
 
@@ -133,9 +133,9 @@ class Mention(NamedTuple):
     end: int
     line: int = -1
     telling: int = 0
-    found: bool = False
     chain: int | None = None
     step: int = 0
+    found: bool = False
 
 
 class Placed(NamedTuple):
@@ -193,11 +193,8 @@ class Questions(Wording):
 
     @property
     def space(self) -> int:
-        """How many different prompts there are."""
-        if self.formulation in FREE_CHAINS:
-            return factorial(self.chains) ** (2 * self.depth) * self.chains
-        family = self.formulation == "relatives"
-        return 4 * (prod(map(factorial, _FAMILY)) if family else 4 * factorial(4) ** 6)
+        """How many different prompts there are; of functions and relatives, at least."""
+        return factorial(self.chains) ** (2 * self.depth) * self.chains
 
     def drawn(self) -> Iterator[Question]:
         """The questions; to know which prompts are new, those before `start` are drawn too.
@@ -223,52 +220,53 @@ class Questions(Wording):
         Raises:
             UserError: there are not so many different examples.
         """
-        lines, answers, number = question.lines, self.measure == "answers", 0
-        joiner, first = "\n" if self.few_shot and answers else " ", self.formulation == "kingdoms"
+        joiner = "\n" if self.few_shot and self.measure == "answers" else " "
         shots = [shot for shot in _shots(self) if shot.prompt != question.prompt][: self.few_shot]
-        text = "".join(f"{_plain(self._told(shot))}{joiner}{shot.answer}\n\n" for shot in shots)
-        mentions, size = list[Mention](), len(lines) + answers
-        for written in self._told(question).split("\n"):
-            (telling, at), pieces = divmod(number, size), re.split("[<>]", written)
-            last = number == self.repeats * size - answers
-            is_line = telling < self.repeats and at < len(lines)
+        text, mentions = "", list[Mention]()
+        for shot in shots:
+            text += _plain("\n".join(marked for marked, _ in self._told(shot))) + f"{joiner}{shot.answer}\n\n"
+        for marked, where in self._told(question):
+            pieces = re.split("[<>]", marked)
+            tells = 1 if self.formulation == "kingdoms" else len(pieces) - 2
             for place, piece in enumerate(pieces):
-                if place % 2 and (is_line or last):
-                    found = place == (1 if first else len(pieces) - 2)
-                    where = (at, telling, found, lines[at].chain, lines[at].step) if is_line else ()
-                    symbol = _SYMBOLS.get(piece, piece)
-                    mentions.append(Mention(symbol, len(text), len(text) + len(piece), *where))
+                if place % 2 and where is not None:
+                    mention = Mention(_SYMBOLS.get(piece, piece), len(text), len(text) + len(piece), *where)
+                    mentions.append(mention._replace(found=bool(where) and place == tells))
                 text += piece
-            number += len(pieces) > 1
             text += "\n"
         return Placed(text[:-1], tuple(mentions), joiner)
 
-    def _told(self, question: Question) -> str:
-        lines, choice = [line.marked for line in question.lines], self.measure == "choice"
-        stem = "\n" + _STEMS[self.formulation].format(*re.findall("<(.*?)>", question.sentence))
-        problem = "\n".join(lines if choice else [*lines, question.sentence])
-        dots = "\n" + " ".join("." * self.filler) if self.filler else ""
-        return "\n\n".join([problem] * self.repeats) + dots + (stem if choice else "")
+    def _told(self, question: Question) -> Iterator[tuple[str, tuple[Any, ...] | None]]:
+        # Line by line; with number, telling, chain and step of a fact, nothing where the answer is asked for.
+        choice = self.measure == "choice"
+        for telling in range(self.repeats):
+            if telling:
+                yield "", None
+            for at, line in enumerate(question.lines):
+                yield line.marked, (at, telling, line.chain, line.step)
+            if not choice:
+                yield question.sentence, () if telling == self.repeats - 1 else None
+        if self.filler:
+            yield " ".join("." * self.filler), None
+        if choice:
+            yield _STEMS[self.formulation].format(*re.findall("<(.*?)>", question.sentence)), ()
 
     def _every(self) -> Iterator[Question]:
-        name, seen = f"{self.formulation}-d{self.depth}-n{self.chains}", set[bytes]()
+        name, seen = f"{self.formulation}-d{self.depth}-n{self.chains}", set[str]()
         draw = {"functions": _functions, "relatives": _relatives}.get(self.formulation, self._linear)
         for index in itertools.count():
             for attempt in itertools.count():
                 address = f"hopscope/text/{name}/{self.seed}/{index}/{attempt}"
-                drawn = draw(Choices(address, 2 * self.depth * self.chains + 64))
-                lines, sentence, acceptable, chain, symbols, lost = drawn
-                written = "\n".join([*(line.marked for line in lines), sentence])
-                digest = hashlib.blake2b(written.encode(), digest_size=16).digest()
-                if digest not in seen:
+                lines, sentence, acceptable, chain, symbols = draw(
+                    Choices(address, 2 * self.depth * self.chains + 64)
+                )
+                of = symbols[chain][-1], acceptable, chain, symbols, tuple(lines), sentence
+                id = f"{name}-s{self.seed}-{index:06d}"
+                question = Question(id, self.formulation, self.depth, self.chains, *of)
+                if question.prompt not in seen:
                     break
-            seen.add(digest)
-            answer, steps = symbols[chain][-1], range(1, self.depth + 1)
-            where = {other: tuple(lost.get(other, steps)) for other in acceptable if other != answer}
-            yield Question(
-                f"{name}-s{self.seed}-{index:06d}", self.formulation, self.depth, self.chains, answer, acceptable,
-                chain, symbols, where, tuple(lines), sentence,
-            )  # fmt: skip
+            seen.add(question.prompt)
+            yield question
 
     def _linear(self, choices: "Choices") -> "_Drawn":
         # Symbols stand on levels: level 0 holds the answers, level D what can be asked for.  Round r ties each symbol
@@ -296,7 +294,7 @@ class Questions(Wording):
                 lines.append(Line(chain_of[below], self.depth - number, written))
         asked, every = levels[-1][choices.below(n)], [name for names in levels[::-1] for name in names]
         symbols = tuple(tuple(name for name in every if chain_of[name] == chain) for chain in range(n))
-        return lines, sentence.format(asked), levels[0], chain_of[asked], symbols, {}
+        return lines, sentence.format(asked), levels[0], chain_of[asked], symbols
 
     @model_validator(mode="after")
     def _can_be_written(self) -> Self:
@@ -304,11 +302,10 @@ class Questions(Wording):
         for field, usual, free in (("depth", _DEPTHS[name], FREE_DEPTH), ("chains", 4, FREE_CHAINS)):
             found = getattr(self, field)
             expect(name in free or found == usual, field, f"{usual} for {name}", f"{found}; leave it out")
-        most = len(_MOST_CHAINS.get(name, range(chains)))
+        most, names = _MOST.get(name, (chains, depth * chains))
         expect(chains <= most, "chains", f"at most {most} for {name}", f"{chains}; take fewer")
-        most, found = len(_MOST_NAMES.get(name, range(depth * chains))), depth * chains
-        advice = f"{depth} · {chains} = {found}; take a smaller depth or fewer chains"
-        expect(found <= most, "depth", f"depth · chains at most {most} for {name}", advice)
+        advice = f"{depth} · {chains} = {depth * chains}; take a smaller depth or fewer chains"
+        expect(depth * chains <= names, "depth", f"depth · chains at most {names} for {name}", advice)
         expect(self.held_out is None or name == "equations", "held_out", "equations", f"{name}; leave it out")
         return self
 
@@ -355,8 +352,8 @@ class Choices:
         return tuple(items)
 
 
-# Lines, question sentence, acceptable answers, asked chain, symbols, and what is lost: as in `Question`.
-_Drawn = tuple[list[Line], str, tuple[str, ...], int, tuple[tuple[str, ...], ...], dict[str, range]]
+# Lines, question sentence, acceptable answers, asked chain and symbols: as in `Question`.
+_Drawn = tuple[list[Line], str, tuple[str, ...], int, tuple[tuple[str, ...], ...]]
 
 
 def _functions(choices: Choices) -> _Drawn:
@@ -379,12 +376,13 @@ def _functions(choices: Choices) -> _Drawn:
         (f"{name}({LETTERS[8 + chain]})", f"{LETTERS[called]}({value})", str(tables[called][value]))
         for chain, value in enumerate(variables)
     )
-    return lines, sentence, tuple("0123"), asked, symbols, {}
+    return lines, sentence, tuple("0123"), asked, symbols
 
 
 def _relatives(choices: Choices) -> _Drawn:
     # With which relative a person lives depends on the person and the job.  Chain c starts from the c-th person.
-    countries, told, women, men, rules, jobs = map(choices.permutation, _FAMILY)
+    family = (COUNTRIES, _RELATIVES, words.WOMEN, words.MEN, JOBS, ASKED)
+    countries, told, women, men, rules, jobs = (choices.permutation(len(each)) for each in family)
     asked, people = choices.below(4), (*women, *(len(women) + man for man in men))
     kin = [people[first : first + 4] for first in range(0, len(people), 4)]  # [relation][person]
     home_of = {relative: COUNTRIES[country] for relative, country in zip(told, countries, strict=True)}
@@ -406,10 +404,7 @@ def _relatives(choices: Choices) -> _Drawn:
         (ASKED[person], JOBS[job], RELATIONS[rules[job]], _RELATIVES[home], home_of[home])
         for person, (job, home) in enumerate(zip(jobs, homes, strict=True))
     )
-    # A wrong job or rule still leads to a relative of the same person.
-    own = {relatives[asked] for relatives in kin}
-    lost = {country: range(1 if one in own else 3, 5) for one, country in home_of.items()}
-    return lines, sentence, COUNTRIES, asked, symbols, lost
+    return lines, sentence, COUNTRIES, asked, symbols
 
 
 @lru_cache(maxsize=8)

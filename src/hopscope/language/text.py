@@ -282,12 +282,12 @@ class _Texts:
         for number, words in enumerate(blocks[: self.deepest]):
             choices = chains * (number + 1)
             if paper:
-                rank = rng.permutation_index(words[..., 0], words[..., 1], chains)
+                rank = rng.integers(words[..., 0], words[..., 1], math.factorial(chains))
                 found.append(rng.permutation_from_index(rank, chains) + choices - chains)
             else:
                 tie = rng.integers(words[..., 0], words[..., 1], choices**chains)
                 found.append(tie[..., None] // choices**self.places % choices)
-            orders.append(rng.permutation_index(words[..., 2], words[..., 3], chains))
+            orders.append(rng.integers(words[..., 2], words[..., 3], math.factorial(chains)))
         words = blocks[self.deepest]
         depth = (rng.uniform(words[..., 2:3]) >= self.until).sum(-1, keepdim=True)
         if of_depth is not None:

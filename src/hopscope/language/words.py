@@ -18,20 +18,7 @@ Harold Irene James Karen Leo Mona Nathan Ophelia Philip Quinn Robert Sarah Theod
 Zelda Albert Beatrice Colin Diana Eric Flora George Helen Isaac Jasmine Keith Linda Michael Nadia Owen Penelope Rita
 Simon Tamara Umberto Valerie William Ximena Yves Zane Anna Benjamin Carmen Douglas Elsa Fred Gemma Hugo Ingrid Joseph
 Kirsten Louis Miriam Neil Octavia Paul Ralph Stella Timothy Una Vernon Winifred Yasmin Zara Andrew Bridget Cedric Doris
-Ethan Frida Gilbert Hilda Ian Judith Kurt Lydia Max Natalie Otto Phoebe Ruth Sebastian Thelma Ulysses Violet Warren
-Yuri Zeno Amelia Bruno Cecilia Derek Esther Francis Gina Howard Ida Jonas Katrina Lucas Martha Norman Odette Patrick
-Raymond Sylvia Terence Vaughn Wanda Yvette Zita Adrian Barbara Conrad Deborah Edgar Freya Gordon Heather Igor Janet
-Kenneth Leah Matthew Nina Omar Pamela Rebecca Scott Tessa Viola Wesley Yannick Zoltan Audrey Boris Celine Dominic Elena
-Fabian Greta Hector Imogen Julian Kayla Lionel Monica Noah Olga Pascal Richard Susan Trevor Valentin Willa Yara Zora
-Alan Bianca Clement Delia Ernest Faye Gregory Holly Ismael Joanna Kevin Lena Morris Naomi Oliver Polly Rosalind Stanley
-Tabitha Vanessa Wayne Astrid Bernard Claudia Duncan Edith Ferdinand Gwen Herbert Iris Jerome Kimberly Lawrence Megan
-Nigel Ottilie Percy Roger Sophie Tobias Vladimir Whitney Anton Belinda Craig Dora Elliot Felicity Gerald Harriet Ivor
-Josephine Kristof Lucille Marcus Noel Orson Pearl Ramona Sean Teresa Vivian Wallace Abigail Barry Camille Daniel Erica
-Floyd Gabriella Hans Isidora Jasper Kendra Leonard Matilda Nellie Oriana Pedro Rupert Selma Tristan Verity Winston
-Aaron Bonnie Curtis Denise Edmund Fatima Gustav Heidi Ibrahim Jennifer Kieran Lorna Malcolm Nelson Oswald Prudence
-Renata Saul Tilda Wilfred Annette Bastian Cynthia Dylan Eleanor Franz Gertrude Henrik Ines Joel Kathleen Luther Mabel
-Nicole Oona Pierre Russell Sandra Travis Wolfgang Alfred Brenda Caspar Dagmar Emil Fanny Giles Hazel Ignatius Jessica
-Kasimir Lily Milo Nestor Osric Patricia Robin Spencer Trudy |
+Ethan Frida Gilbert Hilda Ian Judith Kurt Lydia Max Natalie Otto Phoebe Ruth Sebastian Thelma Ulysses Violet Warren |
 Amsterdam Berlin Cairo Delhi Edinburgh Fukuoka Geneva Helsinki Istanbul Jakarta Kyoto London Madrid Nairobi Oslo Paris
 Quito Rome Stockholm Tokyo Utrecht Vienna Warsaw Xiamen Yokohama Zurich Athens Boston Copenhagen Dublin Essen Frankfurt
 Glasgow Hamburg Innsbruck Johannesburg Kampala Lisbon Munich Naples Osaka Prague Quebec Riga Seoul Toronto Ulaanbaatar

@@ -45,10 +45,10 @@ def to_transformer_lens(model: Transformer) -> Any:
     """
     config = model.config
     if config.input_kind != "tokens" or config.norm == "post" or model.members is not None:
+        what = "an ensemble" if model.members else config.input_kind
         raise UserError(
             "model: expected a single one on tokens without post-norm, which TransformerLens has, found "
-            f"{'an ensemble' if model.members else config.input_kind} with norm {config.norm!r}; "
-            "model.cache and model.intervene look into any model"
+            f"{what} with norm {config.norm!r}; model.cache and model.intervene look into any model"
         )
     try:
         from transformer_lens import HookedTransformer, HookedTransformerConfig
@@ -122,10 +122,7 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
 def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) -> None:
     """Write a single model as a folder: in GPT-2's layout where that has it, else its state dict and `config.json`.
 
-    Args:
-        model: the model.
-        folder: made if it is not there; an earlier export in it is replaced.
-        about: what README.md is to say of it.
+    An earlier export in the folder is replaced; README.md tells what is known `about` the model.
 
     Raises:
         UserError: the folder holds something else, or cannot be written.
@@ -135,10 +132,8 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
     to, files = Path(folder), ("README.md", "config.json", "generation_config.json", "model.safetensors")
     strange = [path.name for path in to.iterdir() if path.name not in files] if to.is_dir() else []
     if strange or to.is_file():
-        found = strange[0] if strange else "a file"
-        raise UserError(
-            f"{to}: expected a new folder, or an earlier export, found {found}; choose another folder"
-        )
+        found = f"found {strange[0] if strange else 'a file'}; choose another folder"
+        raise UserError(f"{to}: expected a new folder, or an earlier export, {found}")
     try:
         to_gpt2(model, to)
         how = f"transformers.GPT2LMHeadModel.from_pretrained({str(to)!r})"
@@ -148,9 +143,8 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
         write_atomic(to / "config.json", model.config.model_dump_json(indent=1).encode())
         how = f"hopscope.models.export.load({str(to)!r})"
     facts = "\n".join(f"* {name}: {value}" for name, value in {**about, "model": model}.items())
-    write_atomic(
-        to / "README.md", f"# A transformer trained by Hopscope\n\n{facts}\n\nOpen it: `{how}`\n".encode()
-    )
+    text = f"# A transformer trained by Hopscope\n\n{facts}\n\nOpen it: `{how}`\n"
+    write_atomic(to / "README.md", text.encode())
 
 
 def load(folder: Path | str) -> Transformer:
@@ -160,12 +154,10 @@ def load(folder: Path | str) -> Transformer:
     at = Path(folder)
     try:
         config = TransformerConfig.model_validate_json((at / "config.json").read_bytes())
-        model = Transformer(config)
-        model.load_state_dict(load_file(at / "model.safetensors"))
+        return Transformer(config).load(load_file(at / "model.safetensors"))
     except (OSError, ValueError, RuntimeError) as error:
         words = f"expected a model that Hopscope wrote, found {type(error).__name__}; check the folder"
         raise UserError(f"{at}: {words}") from error
-    return model
 
 
 def _parts(model: Transformer) -> Iterator[tuple[str, str, str, Tensor]]:

@@ -23,11 +23,8 @@ def initialise(model: nn.Module, config: TransformerConfig, seeds: Int[Tensor, "
         if isinstance(module, Norm):
             weight.fill_(1.0 if kind == "weight" else 0.0)
             continue
-        bias, table, fan_in = (
-            kind == "bias",
-            isinstance(module, Table),
-            module.get_parameter("weight").shape[-2],
-        )
+        bias, table = kind == "bias", isinstance(module, Table)
+        fan_in = module.get_parameter("weight").shape[-2]
         shape = tuple(weight.shape[-1:] if bias else weight.shape[-2:])
         if not bias and (table or config.init == "gpt2" or isinstance(config.init, float)):
             drawn = rng.tensor(rng.normal, seeds, "init", number, shape)

@@ -114,9 +114,9 @@ class Embedding(nn.Module):
             symbol = self._tokens(inputs) if self.config.input_kind == "tokens" else self.vector(inputs)
             code = self._codes(symbol.shape[-2]) if self.config.position_count else None
         symbol = at("hook_embed", symbol)
-        if code is None:
-            return symbol
-        return symbol + (code if at is unchanged else at("hook_pos_embed", code.expand_as(symbol).clone()))
+        if code is not None and at is not unchanged:
+            code = at("hook_pos_embed", code.expand_as(symbol).clone())
+        return symbol if code is None else symbol + code
 
     def _tokens(self, inputs: Tensor) -> Tensor:
         table: Tensor = self.token.weight

@@ -1,35 +1,14 @@
 """Named sites of a forward pass: what they are called, what they hold, and functions that are called at them.
 
 Names and shapes are those of TransformerLens, without its hooks: a pass calls one function at every site and goes on
-with what it returns.  An ensemble's tensors have a leading member axis.  A *stream* is `[batch, position, width]`,
-*heads* are `[batch, position, head, head_dim]`, and a *pattern* is `[batch, head, query, key]`.
-
-| site | what it holds | shape |
-| --- | --- | --- |
-| `hook_embed` | embedded token or vector | stream |
-| `hook_pos_embed` | position code; absent where it cannot be told apart from the vector | stream |
-| `blocks.L.hook_resid_pre` | stream before layer L | stream |
-| `blocks.L.attn.hook_q`, `hook_k`, `hook_v` | queries, keys, values | heads |
-| `blocks.L.attn.hook_attn_scores` | scaled scores, -∞ where a key is hidden | pattern |
-| `blocks.L.attn.hook_pattern` | attention pattern: the softmax of the scores | pattern |
-| `blocks.L.attn.hook_z` | head outputs before the output projection | heads |
-| `blocks.L.hook_attn_out` | what attention adds to the stream | stream |
-| `blocks.L.hook_resid_mid` | stream between attention and MLP; absent without an MLP | stream |
-| `blocks.L.mlp.hook_pre`, `hook_post` | MLP before and after its nonlinearity | `[batch, position, mlp]` |
-| `blocks.L.hook_mlp_out` | what the MLP adds to the stream | stream |
-| `blocks.L.hook_resid_post` | stream after layer L | stream |
-| `ln_final.hook_normalized` | last stream after the final norm; only in pre-norm models | stream |
-| `predictions` | predictions at the readout positions | `[batch, readout, output]` |
+with what it returns.  docs/api/models.md says what each holds.  An ensemble's tensors have a leading member axis.
 
 A post-norm model norms the stream itself, after each sum: there `hook_resid_mid` is the stream after the norm that
 follows attention, and `hook_resid_post` the one after the last norm of the layer, which is what the next layer reads.
 """
 
-import base64
 import difflib
 import re
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
@@ -51,14 +30,11 @@ _MLP = ("hook_resid_mid", "mlp.hook_pre", "mlp.hook_post", "hook_mlp_out")
 
 def site_names(config: TransformerConfig) -> list[str]:
     """Names of all sites of a model, in the order of the forward pass."""
+    code = ["hook_pos_embed"] if config.position_count or config.position_size else []
     layer = [*_ATTENTION, *(_MLP if config.mlp_size else ()), "hook_resid_post"]
-    return [
-        "hook_embed",
-        *(["hook_pos_embed"] if config.position_count or config.position_size else []),
-        *(f"blocks.{number}.{name}" for number in range(config.layers) for name in layer),
-        *(["ln_final.hook_normalized"] if config.norm == "pre" else []),
-        "predictions",
-    ]
+    layers = [f"blocks.{number}.{name}" for number in range(config.layers) for name in layer]
+    final = ["ln_final.hook_normalized"] if config.norm == "pre" else []
+    return ["hook_embed", *code, *layers, *final, "predictions"]
 
 
 def check_sites(names: Iterable[object], known: Sequence[str]) -> None:
@@ -80,11 +56,11 @@ class Cache(dict[str, Tensor]):
     def __init__(self, names: Iterable[str] | None = None):
         """Keep these sites; by default all."""
         super().__init__()
-        self._names = None if names is None else frozenset(names)
+        self.names = None if names is None else frozenset(names)
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
         """Keep the tensor of a site, if it is wanted."""
-        if self._names is None or name in self._names:
+        if self.names is None or name in self.names:
             self[name] = tensor
         return tensor
 
@@ -93,37 +69,26 @@ class Cache(dict[str, Tensor]):
         raise KeyError(name)
 
     def __repr__(self) -> str:
-        longest = max(map(len, self), default=0)
-        lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self.items()]
+        lines = (f"{name}  {list(tensor.shape)}" for name, tensor in self.items())
         return "\n".join([f"Cache of {len(self)} sites", *lines])
 
     def _repr_html_(self) -> str:
         """Attention of every head on the first sample: a row reads the columns, and what is darker it reads more."""
-        maps = ""
-        for name, tensor in self.items():
-            if name.endswith("hook_pattern"):
-                heads = tensor[(0,) * (tensor.ndim - 3)].detach().float().cpu()
-                shown = (_picture(255 - (255 * each).round().byte()) for each in heads)
-                places = (f"layer {name.split('.')[1]}, head {at}{each}" for at, each in enumerate(shown))
-                maps += (
-                    "".join(f'<div style="display: inline-block">{each}</div>' for each in places) + "<br>"
-                )
-        return f"<pre>{self!r}</pre>{maps}"
+        maps = list[str]()
+        for name in (each for each in self if each.endswith("hook_pattern")):
+            heads = self[name][(0,) * (self[name].ndim - 3)].detach().float().cpu()
+            words = f"layer {name.split('.')[1]}, head"
+            maps += (f"<figure>{_map(each)}{words} {head}</figure>" for head, each in enumerate(heads))
+        return f"<pre>{self!r}</pre><div style='display: flex; flex-wrap: wrap'>{''.join(maps)}</div>"
 
 
-def _picture(grey: Tensor) -> str:
-    # As a PNG, which takes no script and no network to see.
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        check = struct.pack(">I", zlib.crc32(kind + content))
-        return struct.pack(">I", len(content)) + kind + content + check
-
-    header = struct.pack(">IIBBBBB", grey.shape[1], grey.shape[0], 8, 0, 0, 0, 0)
-    rows = zlib.compress(b"".join(b"\0" + bytes(row) for row in grey.tolist()))
-    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    style = (
-        "display: block; height: 120px; margin: 0 8px 8px 0; border: 1px solid; image-rendering: pixelated"
-    )
-    return f'<img alt="" style="{style}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+def _map(pattern: Tensor) -> str:
+    cells = [
+        f'<rect x="{key}" y="{row}" width="1" height="1" fill-opacity="{pattern[row, key]:.2f}"/>'
+        for row, key in (pattern >= 0.02).nonzero().tolist()
+    ]
+    size = f'viewBox="0 0 {pattern.shape[1]} {pattern.shape[0]}" height="120"'
+    return f'<svg {size} style="display: block; border: 1px solid" fill="currentColor">{"".join(cells)}</svg>'
 
 
 def calling(functions: Mapping[str, Sequence[SiteFunction]]) -> At:

@@ -7,6 +7,7 @@ takes; `member(i)` of an ensemble is one.
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -27,9 +28,9 @@ _ALIGNMENT = 16
 Known = Task | Callable[[], Task] | None
 """A task, or a function that finds it."""
 
-Interventions = Mapping[str, Any] | Sequence[Any]
-"""A dict from site to function, or a list of such dicts and of interventions.  An intervention has a method
-`functions(model, batch)` that gives such a dict."""
+Interventions = Any
+"""A dict from site to function, an intervention, which has a method `functions(model, batch)` that gives such a dict,
+or a list of both."""
 
 
 class Transformer(nn.Module):
@@ -43,16 +44,15 @@ class Transformer(nn.Module):
     """
 
     rows: slice | Tensor
+    precision: Precision = "float32"
     seeds: tuple[int, ...] | None = None
     step: int | None = None
     _task: Known = None
 
-    def __init__(
-        self, config: TransformerConfig, members: int | None = None, precision: Precision = "float32"
-    ):
+    def __init__(self, config: TransformerConfig, members: int | None = None):
         """A model whose weights are yet to be filled in; made on torch's default device."""
         super().__init__()
-        self.config, self.members, self.precision = config, members, precision
+        self.config, self.members = config, members
         hidden = torch.full((config.length, config.length), -torch.inf if config.causal else 0.0).triu(1)
         positions = config.readout_positions
         steps = {after - before for before, after in itertools.pairwise(positions)}
@@ -66,9 +66,6 @@ class Transformer(nn.Module):
         if config.norm == "pre":
             self.final_norm = Norm(members, config.width)
         self.readout = Linear(members, config.width, config.output_size)
-        for module in self.modules():
-            if isinstance(module, Linear):
-                module.dtype = getattr(torch, precision)
 
     @classmethod
     def initial(
@@ -92,15 +89,15 @@ class Transformer(nn.Module):
 
         Args:
             inputs: token ids `[*member, batch, position]` or vectors `[*member, batch, position, feature]`; a member
-                axis of 1, or none, hands the same samples to every member.  Of fewer positions than the model has those
-                readout positions are answered that are there.
+                axis of 1, or none, hands the same samples to every member.  There may be fewer positions than the
+                model has.
             at: called at every named site (`hopscope.models.sites`); the pass goes on with what it returns.
             every_position: predictions at all positions; then there is no site `predictions`.
 
         Raises:
             UserError: inputs of another shape, or token ids out of range.
         """
-        anywhere = unchanged if at is None else at
+        anywhere = unchanged if at is None else at  # an empty cache is false
         stream = self.embedded(inputs, anywhere)
         length, last = stream.shape[-2], self.config.layers - 1
         whole = every_position or at is not None or length != self.config.length
@@ -118,16 +115,14 @@ class Transformer(nn.Module):
         config, members = self.config, self.members
         features = () if config.input_kind == "tokens" else (config.input_size,)
         leads = [()] if members is None else [(), (1,), (members,)]
-        axes = 2 + len(features)
+        axes, shape = 2 + len(features), getattr(inputs, "shape", ())
         fits = (
-            isinstance(inputs, Tensor)
-            and inputs.ndim >= axes
-            and inputs.shape[:-axes] in leads
-            and 1 <= inputs.shape[1 - axes] <= config.length
-            and inputs.shape[inputs.ndim - len(features) :] == features
-            and (inputs.is_floating_point() if features else inputs.dtype in (torch.int32, torch.int64))
+            len(shape) >= axes and shape[:-axes] in leads and shape[len(shape) - len(features) :] == features
         )
-        if not fits:
+        typed = fits and (
+            inputs.is_floating_point() if features else inputs.dtype in (torch.int32, torch.int64)
+        )
+        if not typed or not 1 <= shape[1 - axes] <= config.length:
             sizes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
             lead = f", with or without an axis of 1 or {members} members before" if members else ""
             kind = "float32 vectors" if features else "int64 token ids"
@@ -135,10 +130,9 @@ class Transformer(nn.Module):
         # In an ensemble a wrong id would read another member's table.  Looked at where that costs no wait.
         at_hand = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
         if at_hand and inputs.numel() and not features:
-            least, most = (int(end) for end in inputs.aminmax())
-            if least < 0 or most >= config.input_size:
-                wanted = f"token ids from 0 to {config.input_size - 1}"
-                raise UserError(f"inputs: expected {wanted}, found {least} to {most}")
+            least, most, last = *map(int, inputs.aminmax()), config.input_size - 1
+            if least < 0 or most > last:
+                raise UserError(f"inputs: expected token ids from 0 to {last}, found {least} to {most}")
         return self.embed(inputs.expand(*leads[-1], *inputs.shape[-axes:]), at)
 
     def read_out(self, stream: Stream, at: At = unchanged) -> Float[Tensor, "*member batch position output"]:
@@ -154,10 +148,10 @@ class Transformer(nn.Module):
 
         For gradients call the model with a cache of your own: `model(inputs, cache := Cache())`.
         """
-        names = None if names is None else list(names)
-        check_sites(names or (), site_names(self.config))
+        cache = Cache(names)
+        check_sites(cache.names or (), site_names(self.config))
         with torch.no_grad():
-            self(inputs, cache := Cache(names))
+            self(inputs, cache)
         return cache
 
     def intervene(
@@ -167,20 +161,16 @@ class Transformer(nn.Module):
 
         Roles and relations of the batch say which rows are meant.  Functions of one site are called in their order.
         """
-        functions = self.site_functions(batch, interventions)
         with torch.no_grad():
-            return self(batch.inputs, calling(functions))
+            return self(batch.inputs, calling(self.site_functions(batch, interventions)))
 
     def site_functions(self, batch: Batch, interventions: Interventions) -> dict[str, list[SiteFunction]]:
         """What interventions call on a batch, in their order, by site; errors as of `intervene`."""
         if not isinstance(batch, Batch):
             found = type(batch).__name__
             raise UserError(f"batch: expected a Batch, such as .batch(64) gives, found {found}")
-        every = [interventions] if isinstance(interventions, Mapping) else interventions
-        if not isinstance(every, list | tuple):
-            wanted, found = "a list, or a dict from site to function", type(interventions).__name__
-            raise UserError(f"interventions: expected {wanted}, found {found}; put it into a list")
-        functions: dict[str, list[SiteFunction]] = {}
+        single = isinstance(interventions, Mapping) or hasattr(interventions, "functions")
+        every, functions = [interventions] if single else interventions, dict[str, list[SiteFunction]]()
         with torch.no_grad():
             for each in every:
                 if not isinstance(each, Mapping) and not hasattr(each, "functions"):
@@ -190,8 +180,7 @@ class Transformer(nn.Module):
                 check_sites(own, site_names(self.config))
                 for name, function in own.items():
                     if not callable(function):
-                        wanted = "a function of the tensor at this site"
-                        raise UserError(f"{name}: expected {wanted}, found {function!r}")
+                        raise UserError(f"{name}: expected a function of the tensor here, found {function!r}")
                     functions.setdefault(name, []).append(function)
         return functions
 
@@ -202,14 +191,8 @@ class Transformer(nn.Module):
         return {name: parameter.data for name, parameter in self.named_parameters()}
 
     def load(self, weights: Mapping[str, Tensor]) -> "Transformer":
-        """Take over weights by name; a `ValueError` if one is missing or unknown, or its shape differs."""
-        own = self.weights()
-        for name in {**own, **weights}:
-            wanted, found = (tuple(some[name].shape) if name in some else None for some in (own, weights))
-            if found != wanted:
-                raise ValueError(f"{name}: expected shape {wanted}, found {found}")
-        for name, weight in own.items():
-            weight.copy_(weights[name])
+        """Take over weights by name; a `RuntimeError` if one is missing or unknown, or its shape differs."""
+        self.load_state_dict(weights)
         return self
 
     @property
@@ -249,13 +232,13 @@ class Transformer(nn.Module):
         """The same members, with products of another precision; the parameters are shared."""
         if precision == self.precision:
             return self
-        with torch.device("meta"):
-            twin = Transformer(self.config, self.members, precision)
-        for name, module in twin.named_modules():
-            own = self.get_submodule(name)
-            module._parameters.update(own._parameters)
-            module._buffers.update(own._buffers)
-        return twin.knowing(self._task, self.seeds, self.step)
+        shared = (*self.parameters(), *self.buffers(), self.config, self._task)
+        twin = deepcopy(self, {id(each): each for each in shared})
+        twin.precision = precision
+        for module in twin.modules():
+            if isinstance(module, Linear):
+                module.dtype = getattr(torch, precision)
+        return twin
 
     # Members.
 
@@ -280,7 +263,7 @@ class Transformer(nn.Module):
             have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"
             raise UserError(f"{what}: expected {have}, found {chosen}")
         with torch.device(self.readout.weight.device):
-            copy = Transformer(self.config, members, self.precision)
+            copy = Transformer(self.config, members).at_precision(self.precision)
         picked = chosen[0] if members is None else chosen
         copy.load({name: weight[picked] for name, weight in self.weights().items()})
         return copy.knowing(self._task, self.seeds and [self.seeds[each] for each in chosen], self.step)
@@ -305,17 +288,16 @@ class Transformer(nn.Module):
     def batch(self, n: int = 64, use: str = "held-out") -> Batch:
         """Samples of its task: inputs `[*member, batch, position]`, targets `[*member, batch, readout]`.
 
-        Args:
-            n: how many (fewer where the task has fewer).
-            use: `"held-out"`, with a member axis of 1 since all members share them; `"train"` or `"probe"`, of step 0.
+        Of `"held-out"` the member axis is 1, since all members share them; `"train"` and `"probe"` are of step 0.
 
         Raises:
             UserError: its task or its seeds are not known, or there is no such use.
         """
         task, device = self.task, self.readout.weight.device
         if task is None:
-            wanted = "a model that knows its task, found weights alone; load it from its run"
-            raise UserError(f"batch: expected {wanted}")
+            raise UserError(
+                "batch: expected a model that knows its task, found weights; load it from its run"
+            )
         if n < 1:
             raise UserError(f"n: expected at least 1 sample, found {n}")
         if use != "held-out" and not self.seeds:

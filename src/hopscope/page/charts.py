@@ -15,6 +15,7 @@ from hopscope.errors import UserError
 from hopscope.page import facts
 from hopscope.page.facts import CONFIGURATION, PLACE, Estimate, Facts, missing
 from hopscope.page.theme import CATEGORY, chart
+from hopscope.runs.folder import listed
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -81,7 +82,7 @@ class Chosen:
         name, own = self.drawing.columns.get(role), "rows" in self.shown
         if name is None or (name not in frame and len(frame)):
             if name is not None and own:
-                raise UserError(f"{self.what}: expected rows with {name!r}, found {facts.listed(frame)}")
+                raise UserError(f"{self.what}: expected rows with {name!r}, found {listed(frame)}")
             self.labels[role] = [""] if name is None else [*self.facts.groups(name, self.what)]
             return frame.assign(**{role: self.labels[role][0]})
         names, values = self.shown.get("names", {}), facts.different(frame.get(name, ()))
@@ -126,13 +127,17 @@ class Chosen:
         return self.shown.get("ends", (0.0, 1.0) if share else (low - room * (low < 0), high + room))
 
 
-def spec_of(drawing: Any, evidence: "Evidence") -> Spec:
-    """The Vega-Lite specification of a figure; words in its place where there is nothing to show."""
+def drawn(drawing: Any, evidence: "Evidence") -> tuple[Spec, str, str]:
+    """The Vega-Lite specification of a figure, its caption, and what it shows for those who cannot see it.
+
+    Where there is nothing to show, words stand in the chart's place.
+    """
     chosen = Chosen(drawing, evidence)
+    spec = chart("nothing", {"width": WIDTH})
     if chosen.frame["value"].notna().any() or chosen.frame["note"].notna().any():
         shapes = {"curves": _curves, "bars": _rows, "dots": _rows, "sweep": _sweep, "cells": _cells}
-        return shapes[drawing.shape](chosen)
-    return chart("nothing", {"width": WIDTH})
+        spec = shapes[drawing.shape](chosen)
+    return spec, *_words(chosen)
 
 
 # Rows.
@@ -350,9 +355,9 @@ _KINDS = {
 }  # fmt: skip
 
 
-def words(drawing: Any, evidence: "Evidence") -> tuple[str, str]:
-    """What stands under a figure, and what it shows for those who cannot see it: the means at the end."""
-    chosen, (kind, said) = Chosen(drawing, evidence), _KINDS[drawing.shape]
+def _words(chosen: Chosen) -> tuple[str, str]:
+    # What stands under a figure, and in place of it: the means at the end.
+    drawing, (kind, said) = chosen.drawing, _KINDS[chosen.drawing.shape]
     when = "during" if drawing.shape == "curves" else "at the end of"
     caption = [f"{chosen.title[0].upper()}{chosen.title[1:]} {when} training: {said}."]
     if drawing.columns.get("y") == "layer":

@@ -57,6 +57,8 @@ def explored(ensemble: "Transformer", task: "Task", member: int = 0, samples: in
         `patterns` `[sample, layer, head, query, key]` (255 is attention 1), `predictions` `[sample, readout, output]`,
         and `costs` `[layer, head]`: by how much the loss on these samples rises without a head.
     """
+    import torch
+
     from hopscope.tasks import counted
 
     model = ensemble.select([member]) if ensemble.members is not None else ensemble
@@ -70,7 +72,8 @@ def explored(ensemble: "Transformer", task: "Task", member: int = 0, samples: in
         return float(task.parts(predictions, batch)["loss"])
 
     def cost(layer: int, head: int) -> float:
-        without = model.intervene(batch, {f"blocks.{layer}.attn.hook_z": lambda each: _cut(each, head)})
+        site, gone = f"blocks.{layer}.attn.hook_z", torch.tensor([head])
+        without = model.intervene(batch, {site: lambda each: each.index_fill(-2, gone.to(each.device), 0.0)})
         return loss(without.reshape(predictions.shape)) - loss(predictions)
 
     if not targets.is_floating_point():
@@ -168,12 +171,6 @@ def _worked(task: "Task", samples: int, causal: bool) -> "tuple[Batch, list[list
     of = [grammar.words(roles) for roles in grammar.roles]
     rows = grammar.rows.int().argmax(0)  # [sample, position]
     return batch, [[of[role] for role in sample] for sample in rows.tolist()], grammar
-
-
-def _cut(heads: Any, head: int) -> Any:
-    changed = heads.clone()
-    changed[..., head, :] = 0.0
-    return changed
 
 
 def _bytes(shares: Any) -> Array:

@@ -13,6 +13,7 @@ from hopscope.claims.intervals import estimate as bootstrap
 from hopscope.claims.verdict import counted
 from hopscope.errors import UserError
 from hopscope.runs.evidence import COLUMNS
+from hopscope.runs.folder import listed
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -93,7 +94,7 @@ class Facts:
         elif (fixed := self.setting(name)) is not None:
             found[label_of(name, fixed[0])] = every
         else:
-            known = listed([CONFIGURATION, *self.evidence.columns])
+            known = listed([CONFIGURATION, *self.evidence.columns], 30)
             raise UserError(f"{what}: expected by to be one of the columns {known}, found {by!r}")
         return found
 
@@ -114,13 +115,15 @@ class Facts:
         """
         evidence, fits, own = self.evidence, True, dict[str, Any]()
         if metric not in evidence:
-            raise UserError(f"{what}: expected one of {listed(evidence.metrics)}, found {metric!r}")
+            raise UserError(
+                f"{what}: expected one of {listed(evidence.metrics, 30) or 'none'}, found {metric!r}"
+            )
         columns = [*COLUMNS, *evidence.columns]
         for name, value in {**dict.fromkeys(PLACE), **where}.items():
             if name in columns:
                 own |= {} if value is ... else {name: value}
             elif (fixed := self.setting(name)) is None:
-                raise UserError(f"{what}: expected one of the columns {listed(columns)}, found {name!r}")
+                raise UserError(f"{what}: expected one of the columns {listed(columns, 30)}, found {name!r}")
             else:
                 several = isinstance(value, list | tuple | set | range)
                 fits &= fixed[0] in value if several else fixed[0] == value
@@ -187,13 +190,6 @@ def missing(value: Any) -> bool:
 # Words.
 
 
-def listed(names: Iterable[object], most: int = 30) -> str:
-    """Names for an error; of many, the first."""
-    known = [str(name) for name in names]
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return (", ".join(known[:most]) or "none") + more
-
-
 def symbol(name: str | int) -> str:
     """`x_2`, `step_2` or its number alone as x₂; other names stay as they are."""
     found = re.fullmatch(r"(?:x_?|(?:loss_)?step_|loss_)?(\d+)", str(name))
@@ -219,7 +215,7 @@ def label_of(name: str, value: Any) -> str:
     return f"no {short}" if missing(value) else f"{short} {written(value)}"
 
 
-def metric_words(metric: str, split: str, part: str | None = None) -> str:
+def metric_words(metric: str, split: str = "held-out", part: str | None = None) -> str:
     """A metric in words, such as `held-out loss` or `training accuracy, repeats`."""
     side = "training" if split == "train" else "held-out"
     return f"{side} {metric}{f', {part}' if part else ''}".replace("_", " ")

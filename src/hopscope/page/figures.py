@@ -93,9 +93,9 @@ class Drawing:
         """The Altair chart."""
         import altair
 
-        from hopscope.page.charts import spec_of
+        from hopscope.page.charts import drawn
 
-        return altair.Chart.from_dict(spec_of(self, evidence))
+        return altair.Chart.from_dict(drawn(self, evidence)[0])
 
 
 def curves(metric: Metric, by: str | None = None, **shown: Unpack[Shown]) -> Figure:

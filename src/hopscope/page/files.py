@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hopscope.errors import HopscopeError, UserError
-from hopscope.page.charts import spec_of, words
+from hopscope.page.charts import drawn
 from hopscope.page.figures import Drawing, Figure, named
 from hopscope.page.theme import CATEGORY, chart, colours
 from hopscope.runs.checkpoint import write_atomic
@@ -44,29 +44,28 @@ def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evide
 
     A name has one colour on all of them.  `UserError`: a figure cannot be drawn; the message names it.
     """
-    made = [(figure, *_made(figure, evidence)) for figure in named(figures)]
-    _coloured([spec for _, spec, _ in made])
-    for at, (figure, spec, table) in enumerate(made):
-        caption, alt = _said(figure, evidence)
+    made = [(figure.name, *_made(figure, evidence)) for figure in named(figures)]
+    _coloured([spec for _, spec, *_ in made])
+    for at, (name, spec, table, caption, alt) in enumerate(made):
         spec["usermeta"] = {"at": at, "caption": caption, "alt": alt}
         text = json.dumps(spec, ensure_ascii=False, sort_keys=True)
         content = {"vl.json": text.encode(), "csv": table.encode()}
-        paths = {kind: run.path / f"figures/{figure.name}.{kind}" for kind in (*content, "svg", "png")}
+        paths = {kind: run.path / f"figures/{name}.{kind}" for kind in (*content, "svg", "png")}
         stands = all(path.is_file() for path in paths.values())
         if stands and all(paths[kind].read_bytes() == each for kind, each in content.items()):
             for kind in ("svg", "png"):
-                run.read(f"figures/{figure.name}.{kind}")  # refuses a drawing that was altered
+                run.read(f"figures/{name}.{kind}")  # refuses a drawing that was altered
             continue
-        svg, png = _drawn(figure.name, _with_data(spec, table))
+        svg, png = _drawn(name, _with_data(spec, table))
         for kind, each in {**content, "svg": svg.encode(), "png": png}.items():
-            run.write(f"figures/{figure.name}.{kind}", each)
+            run.write(f"figures/{name}.{kind}", each)
 
 
 def shown(figure: Figure, evidence: "Evidence") -> Shown:
     """A figure as the page draws it, without files."""
-    spec, table = _made(figure, evidence)
+    spec, table, caption, alt = _made(figure, evidence)
     _coloured([spec])
-    return Shown(figure.name, _with_data(spec, table), *_said(figure, evidence))
+    return Shown(figure.name, _with_data(spec, table), caption, alt)
 
 
 def read_figures(run: "RunFolder") -> list[Shown]:
@@ -90,19 +89,13 @@ def read_figures(run: "RunFolder") -> list[Shown]:
     return [each for *_, each in sorted(found)]
 
 
-def _said(figure: Figure, evidence: "Evidence") -> tuple[str, str]:
-    # What stands under a figure, and what it shows: as its study says, or as its shape does.
-    own = words(figure.draw, evidence) if isinstance(figure.draw, Drawing) else ("", "")
-    given = (each(evidence) if callable(each) else each for each in (figure.caption, figure.alt))
-    caption, alt = (each or other for each, other in zip(given, own, strict=True))
-    return caption, alt or caption or f"Chart {figure.name}."
-
-
-def _made(figure: Figure, evidence: "Evidence") -> tuple[Spec, str]:
-    # The specification, which names its data, and these as CSV.
+def _made(figure: Figure, evidence: "Evidence") -> tuple[Spec, str, str, str]:
+    # The specification, which names its data; these as CSV; and the words of its study, or else of its shape.
     try:
-        drawing = figure.draw if isinstance(figure.draw, Drawing) else None
-        spec = spec_of(drawing, evidence) if drawing else _of_altair(figure, figure(evidence))
+        if isinstance(figure.draw, Drawing):
+            spec, caption, alt = drawn(figure.draw, evidence)
+        else:
+            spec, caption, alt = _of_altair(figure, figure(evidence)), "", ""
     except HopscopeError:
         raise
     except Exception as error:  # whatever the study's author wrote: it is named, with its line
@@ -122,7 +115,11 @@ def _made(figure: Figure, evidence: "Evidence") -> tuple[Spec, str]:
     writer.writeheader()
     writer.writerows(rows)
     spec["data"] = {"url": f"{figure.name}.csv", "format": {"type": "csv", "parse": kinds}}
-    return spec, text.getvalue()
+    caption, alt = (
+        (own(evidence) if callable(own) else own) or other
+        for own, other in ((figure.caption, caption), (figure.alt, alt))
+    )
+    return spec, text.getvalue(), caption, alt or caption or f"Chart {figure.name}."
 
 
 def _of_altair(figure: Figure, chart: Any) -> Spec:

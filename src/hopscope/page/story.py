@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims.verdict import counted
 from hopscope.errors import UserError
 from hopscope.page import facts
-from hopscope.page.facts import CONFIGURATION, Facts, format_number, listed, missing, written
+from hopscope.page.facts import CONFIGURATION, Facts, format_number, missing, written
+from hopscope.runs.folder import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,27 +203,27 @@ class Story:
 
     # Blocks.
 
-    def table(
-        self, metrics: str | Sequence[str], by: str | None = None, split: str = "held-out", part: str | None = None,
-        caption: str = "Means at the end of training [95 % bootstrap interval over seeds].",
-    ) -> str:  # fmt: skip
+    def table(self, metrics: str | Sequence[str], by: str | None = None) -> str:
         """A table of metrics at the last step: a row for each value of `by`, with intervals, and the floors below."""
         names, rows = [metrics] if isinstance(metrics, str) else [*metrics], list[list[str]]()
-        columns = [by or CONFIGURATION, *(facts.metric_words(name, split, part) for name in names), "n"]
+        columns = [by or CONFIGURATION, *(facts.metric_words(name) for name in names), "n"]
         for label, members in self._facts.groups(by, f"table of {listed(map(repr, names))}").items():
-            where: dict[str, Any] = {"split": split, "member": members}
-            where |= {} if part is None else {"part": part}
-            over = dict.fromkeys(self._facts.estimate(self._last(name, where)[0]).over for name in names)
-            cells = [str(self.estimate(name, n=False, **where)) for name in names]
+            over = dict.fromkeys(
+                self._facts.estimate(self._last(name, {"member": members})[0]).over for name in names
+            )
+            cells = [str(self.estimate(name, n=False, member=members)) for name in names]
             rows.append([label, *cells, "; ".join(over)])
-        floors = {name: {} if part else self._facts.floors(name) for name in names}
+        floors = {name: self._facts.floors(name) for name in names}
         for floor in dict.fromkeys(each for own in floors.values() for each in own):
-            key, held = f"the task's floors(): {floor}", dict[str, str]()
-            for name, own in floors.items():
-                if floor in own:
-                    held[name] = self.held.number(format_number(own[floor], self._unit(name)), key)
-            rows.append([f"floor: {floor.replace('_', ' ')}", *(held.get(name, "") for name in names), ""])
-        return self._table(columns, rows, caption)
+            cells = [
+                self.held.number(format_number(own[floor], self._unit(name)), f"the task's floors(): {floor}")
+                if floor in own else ""
+                for name, own in floors.items()
+            ]  # fmt: skip
+            rows.append([f"floor: {floor.replace('_', ' ')}", *cells, ""])
+        return self._table(
+            columns, rows, "Means at the end of training [95 % bootstrap interval over seeds]."
+        )
 
     def grid(self, caption: str = "", *, caller: Callable[[], str]) -> str:
         """A table whose rows the template writes, cells between `|`: `{% call grid("Caption.") %} … {% endcall %}`."""
@@ -306,7 +307,7 @@ class Story:
 
     def _known(self, kind: str, name: str, found: Mapping[str, Any]) -> Any:
         if name not in found:
-            names = listed(found) if found else f"none, for the study has no {kind}s"
+            names = listed(found, 30) if found else f"none, for the study has no {kind}s"
             raise UserError(f"{kind}: expected one of {names}, found {name!r}")
         return found[name]
 

@@ -4,15 +4,15 @@ Loads torch where a run is planned, and where models are asked for.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from dataclasses import replace
+from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from hopscope.claims.registration import registered
-from hopscope.claims.source import source_hash
+from hopscope.claims.source import registered, source_hash
 from hopscope.config import Config, in_words, values_of
 from hopscope.errors import HopscopeError, UserError
 from hopscope.models.config import Model, TransformerConfig
@@ -41,11 +41,10 @@ class Job(Config):
         name: of the unit: a hash of all below (of its members: of their seeds) and of the task's source, so that the
             same training of a configuration has one name in every run.
         label, overrides: of their configuration, or of the first of several that differ in seeds alone.
-        task: name of the task's class, and its fields.
-        shape: of the task, so that a model can be made without the task's class.
+        task, shape: name of the task's class, and its fields; and its shape, so that a model needs no class of a task.
         model, training, held_out: as in the study, with the overrides.
-        members: with their numbers in the run, and their seeds.
         engine, device: how and where they are trained; they decide rounding, so a run keeps them.
+        members: with their numbers in the run, and their seeds.
     """
 
     name: str = ""
@@ -98,34 +97,37 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
     """
     from hopscope.training.engines import choose
 
-    number, jobs, source = 0, list[Job](), source_of_task(study)
-    shapes: dict[str, Shape] = {}
-    for _, group in groupby([(each, study.of(each)) for each in study.grid()], key=_shared):
+    numbers, jobs, source, shapes = count(), list[Job](), source_of_task(study), dict[str, Shape]()
+    grid: list[tuple[Configuration, Any]] = [(each, study.of(each)) for each in study.grid()]
+    for _, group in groupby(grid, key=_shared):
         cells = list(group)
         first, here = cells[0]
-        assert here.task is not None and here.model is not None and here.training is not None
         task = _recorded(here.task)
         known = canonical_json(task)
         shape = shapes[known] = shapes.get(known) or _checked(here.task)
         try:
-            engine = choose(here.task, here.model.for_task(shape), here.training, device)
+            engine = choose(here.task, here.model.for_task(shape), device)
         except UserError as error:
             raise UserError(f"study {study.name!r}: {first.label!r}: {error}") from None
-        seeds = [(each, seed) for each, _ in cells for seed in study.seeds_of(each)]
-        most = {"cpu": SHALLOW_MEMBERS if engine == "shallow" else 1}.get(device, len(seeds))
+        members = [
+            Member(
+                member=next(numbers), seed=seed, configuration=each.label, overrides=to_jsonable_python(each.overrides),
+                **{name: each.overrides.get(name, seed) for name in SEEDS},
+            )
+            for each, _ in cells for seed in study.seeds_of(each)
+        ]  # fmt: skip
+        most = {"cpu": SHALLOW_MEMBERS if engine == "shallow" else 1}.get(device, len(members))
         size = study.members_per_unit or most
-        for some in (seeds[start : start + size] for start in range(0, len(seeds), size)):
-            members = [_member(number + at, *each) for at, each in enumerate(some)]
+        for some in (members[start : start + size] for start in range(0, len(members), size)):
             job = Job(
-                label=members[0].configuration, overrides=members[0].overrides, task=task, shape=shape,
+                label=some[0].configuration, overrides=some[0].overrides, task=task, shape=shape,
                 model=here.model, training=here.training, held_out=here.held_out, engine=engine, device=device,
             )  # fmt: skip
-            drawn = [(each.seed, each.init_seed, each.data_seed) for each in members]
+            drawn = [(each.seed, each.init_seed, each.data_seed) for each in some]
             decides = [job.model_dump(mode="json", exclude={"name", "members"}), drawn, source, NUMBERS]
             name = sha256(canonical_json(decides).encode())[:12]
-            own = tuple(each.model_copy(update={"unit": name}) for each in members)
+            own = tuple(each.model_copy(update={"unit": name}) for each in some)
             jobs.append(job.model_copy(update={"name": name, "members": own}))
-            number += len(some)
     return jobs
 
 
@@ -176,7 +178,7 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
                 known = {**values_of(study.options), **own["options"]}
                 fields["options"] = type(study.options).model_validate(known)
             fields |= {"configurations": (lambda options: grid) if grid else None, "vary": {}, "presets": {}}
-            study = Study(**{**values_of(study), **fields})
+            study = Study(**{**dict(study), **fields})
         except (ValidationError, TypeError) as error:
             words = f"expected the study {loaded.study.name!r} as in its record, found {in_words(error)}"
             raise UserError(f"{run.path}: {words}; restore the study, or start a new run") from None
@@ -186,7 +188,7 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
         wanted = f"the task that the run was made with (source {asked}), found another (source {given})"
         remedy = "restore the file (the run has a copy), or start a new run"
         raise UserError(f"{run.path}: expected {wanted}; {remedy}")
-    return Loaded(study, loaded.reference, loaded.file, loaded.text)
+    return replace(loaded, study=study)
 
 
 def job_of(unit: UnitFolder) -> Job:
@@ -225,19 +227,12 @@ def _recorded(task: Task) -> dict[str, Any]:
     return {"name": type(task).__name__, "fields": task.model_dump(mode="json")}
 
 
-def _shared(cell: tuple[Configuration, Study]) -> str:
+def _shared(cell: tuple[Configuration, Any]) -> str:
     """What configurations have in common whose members may share a unit."""
-    (configuration, here), (task, model, training) = cell, (cell[1].task, cell[1].model, cell[1].training)
-    assert task is not None and model is not None and training is not None
+    configuration, here = cell
     alone = not configuration.overrides or any(name not in SEEDS for name in configuration.overrides)
-    parts = [_recorded(task), model.model_dump(mode="json"), training.model_dump(mode="json"), here.held_out]
-    return canonical_json([*parts, configuration.label if alone else None])
-
-
-def _member(number: int, configuration: Configuration, seed: int) -> Member:
-    overrides = to_jsonable_python(configuration.overrides)
-    seeds = {name: overrides.get(name, seed) for name in SEEDS}
-    return Member(member=number, seed=seed, configuration=configuration.label, overrides=overrides, **seeds)
+    parts = [_recorded(here.task), here.model.model_dump(mode="json"), here.training.model_dump(mode="json")]
+    return canonical_json([*parts, here.held_out, configuration.label if alone else None])
 
 
 def _checked(task: Task) -> Shape:

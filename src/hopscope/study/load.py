@@ -1,17 +1,17 @@
 """Finding studies: by name, by `package.module:name`, or in a file.  Loads no torch."""
 
-import ast
 import hashlib
 import importlib
 import importlib.util
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -81,13 +81,12 @@ def studies() -> list[str]:
 def load(reference: str) -> Loaded:
     """A study by its name, as `package.module:name`, or as `file.py` or `file.py:name`; `UserError`: it cannot be."""
     if reference in BUILT_IN:
-        return _loaded(*split_reference(BUILT_IN[reference]), called=reference)
-    place, name = split_reference(reference)
-    if place.endswith(".py") or name is not None:
-        return _loaded(place, name)
+        return replace(_loaded(BUILT_IN[reference]), reference=reference)
+    if reference.endswith(".py") or split_reference(reference)[1]:
+        return _loaded(reference)
     points = [point.value for point in _points() if point.name == reference]
     if len(points) == 1:
-        return _loaded(*split_reference(points[0]), what=f"entry point {reference!r} of {GROUP}")
+        return _loaded(points[0], f"entry point {reference!r} of {GROUP}")
     if points:
         found = f"found {len(points)}: {', '.join(points)}; uninstall one package"
         raise UserError(f"study: expected one study named {reference!r}, {found}")
@@ -98,8 +97,8 @@ def load(reference: str) -> Loaded:
 def studies_in(reference: str) -> dict[str, Loaded]:
     """Every study of a file or module, or the one of it that is named, by its name; errors as of `load`."""
     place, name = split_reference(reference)
-    names = [name] if name else [*_studies(_module(place, "study"), place)]
-    return {found.study.name: found for found in (_loaded(place, each) for each in names)}
+    names = [name] if name else [*_studies(_module(place, "study"))]
+    return {found.study.name: found for found in (_loaded(f"{place}:{each}") for each in names)}
 
 
 def loaded_as(study: Study) -> Loaded:
@@ -109,7 +108,7 @@ def loaded_as(study: Study) -> Loaded:
         if isinstance(module, ModuleType) and str(file).endswith(".py"):
             for name, value in list(vars(module).items()):
                 if value is study:
-                    return _loaded(_importable_as(module, str(file)) or str(file), name, given=study)
+                    return _at(study, _importable_as(module, str(file)) or str(file), name)
     return Loaded(study)
 
 
@@ -119,14 +118,16 @@ def split_reference(reference: str) -> tuple[str, str | None]:
     return (place, name) if colon and not reference.endswith(".py") else (reference, None)
 
 
-def _loaded(
-    place: str, name: str | None, what: str = "study", called: str | None = None, given: Study | None = None
-) -> Loaded:
-    named, study = (name, given) if given is not None else _chosen(_module(place, what), place, name)
-    home = str(Path(place).resolve()) if place.endswith(".py") else place
-    file = home if place.endswith(".py") else getattr(sys.modules.get(place), "__file__", None)
-    text = Path(file).read_text(encoding="utf-8") if file else None
-    return Loaded(study, called or f"{home}:{named}", Path(file) if file else None, text)
+def _loaded(reference: str, what: str = "study") -> Loaded:
+    place, name = split_reference(reference)
+    name, study = _chosen(_module(place, what), place, name)
+    return _at(study, place, name)
+
+
+def _at(study: Study, place: str, name: str) -> Loaded:
+    is_file = place.endswith(".py")
+    file = Path(place).resolve() if is_file else Path(str(sys.modules[place].__file__))
+    return Loaded(study, f"{file if is_file else place}:{name}", file, file.read_text(encoding="utf-8"))
 
 
 # Modules, and files as modules.
@@ -151,30 +152,28 @@ def _of_file(path: Path) -> ModuleType:
     # Made once for each content: a file that was changed is loaded anew.
     path = path.resolve()
     try:
-        os.fsencode(path).decode()
+        os.fsencode(path).decode()  # a run records the path, and the text
         content = path.read_bytes()
-        content.decode()
-    except UnicodeDecodeError:
-        words = "expected a path and a text in UTF-8, because a run records them, found other bytes"
-        raise UserError(f"{path}: {words}; rename the folder, or save the file as UTF-8") from None
-    except OSError as error:
-        words = f"expected a readable file with a study, found {error.strerror}"
-        raise UserError(f"{path}: {words}; check the path") from None
-    if (path.parent / "__init__.py").is_file():
-        folder, parts = path.parent, [path.stem]
-        while (folder / "__init__.py").is_file():
-            folder, parts = folder.parent, [folder.name, *parts]
-        _findable(folder)
+        text = content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        found = getattr(error, "strerror", None) or "other bytes than UTF-8"
+        words = f"expected a readable file with a study, found {found}"
+        raise UserError(f"{path}: {words}; check the path and the file") from None
+    folder, parts = path.parent, [path.stem]
+    while (folder / "__init__.py").is_file():
+        folder, parts = folder.parent, [folder.name, *parts]
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))  # as `python file.py` does: the file may have helpers beside it
+    if len(parts) > 1:
         return _imported(".".join(parts), str(path))
-    _check_helpers(path, content)
+    _check_helpers(path, text)
     name = f"hopscope_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     module = sys.modules[name] = ModuleType(name)
     module.__file__, module.__package__ = str(path), ""
     # Whoever reads the code's text gets what was loaded, also when the file is changed.
-    linecache.cache[str(path)] = (len(content), None, content.decode().splitlines(True), str(path))
-    _findable(path.parent)  # as `python file.py` does: the file may have helpers beside it
+    linecache.cache[str(path)] = (len(content), None, text.splitlines(True), str(path))
     try:
         # Not by import: bytecode is known by a file's second and size alone, and may be older.
         exec(compile(content, path, "exec", dont_inherit=True), vars(module))
@@ -187,29 +186,20 @@ def _of_file(path: Path) -> ModuleType:
     return module
 
 
-def _findable(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-
-def _check_helpers(path: Path, content: bytes) -> None:
+def _check_helpers(path: Path, text: str) -> None:
     """Refuse another folder's module under the name of a helper that lies beside the file."""
-    try:
-        nodes = list(ast.walk(ast.parse(content)))
-    except (SyntaxError, ValueError):
-        return  # whoever runs it will say so, with the line
-    asked = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    asked += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    for name in sorted({each.partition(".")[0] for each in asked}):
-        helper, found = path.parent / f"{name}.py", getattr(sys.modules.get(name), "__file__", None)
-        if found is not None and helper.is_file() and Path(found).resolve() != helper.resolve():
+    for helper in path.parent.glob("*.py"):
+        found = getattr(sys.modules.get(helper.stem), "__file__", None)
+        asked = rf"^\s*(from|import\b.*)\s{re.escape(helper.stem)}\b"
+        other = found is not None and Path(found).resolve() != helper.resolve()
+        if other and re.search(asked, text, re.MULTILINE):
             words = f"expected {helper.name} beside it, found {found} imported before under that name"
             raise UserError(f"{path}: {words}; rename one, or begin a new process")
 
 
 def _chosen(module: ModuleType, place: str, name: str | None) -> tuple[str, Study]:
     """The name of a variable, and the study in it: that of a name, or the one that is meant where none is given."""
-    named = _studies(module, place)
+    named = _studies(module)
     if name is not None:
         found = getattr(module, name, None)
         if isinstance(found, Study):
@@ -225,15 +215,11 @@ def _chosen(module: ModuleType, place: str, name: str | None) -> tuple[str, Stud
     return name, named[name]
 
 
-def _studies(module: ModuleType, place: str) -> dict[str, Study]:
+def _studies(module: ModuleType) -> dict[str, Study]:
     """Studies of a module by the names of their variables, each once."""
     found: dict[str, Study] = {}
     for attribute, value in vars(module).items():
         if isinstance(value, Study) and not any(value is other for other in found.values()):
-            twin = next((other for other in found if found[other].name == value.name), None)
-            if twin is not None:
-                words = f"found {value.name!r} twice ({twin} and {attribute}); rename one"
-                raise UserError(f"{place}: expected studies with different names, {words}")
             found[attribute] = value
     return found
 

@@ -1,12 +1,8 @@
 """Measures: functions that say what is measured of trained members, what they are given, and the rows that they give.
 
-A measure is given a `Context` and returns what becomes rows of the evidence table:
-
-* a mapping from metric to values `[member]`, `[member, layer]` or `[member, layer, head]` (a tensor or an array);
-  `metric@name` is the metric of the part `name`, such as a group of samples;
-* rows, one dict each: `metric`, `value` (a number for each member, or one number of the whole run), and maybe `layer`,
-  `head`, `part`, `split`, `step`, `file`, or `member`, if the row is of one member (or of some, in a list) alone;
-* nothing, if it saves arrays only.
+A measure is given a `Context` and returns what becomes rows of the evidence table (docs/evidence.md): a mapping from
+metric to values `[member]`, `[member, layer]` or `[member, layer, head]`, where `metric@name` is the metric of the part
+`name`; or rows, one dict each, with some of `KEYS`; or nothing, if it saves arrays only.
 
 Loads no torch: files of studies import it, and listing studies stays quick.
 """
@@ -17,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
 
 from hopscope.errors import UserError
 
@@ -37,9 +33,7 @@ CHUNK = 4096
 """Samples of one forward pass, those of all members together: bounds memory, not results."""
 
 KEYS = ("metric", "value", "layer", "head", "part", "split", "step", "file", "member")
-"""What a measure's rows may say."""
-
-_T = TypeVar("_T")
+"""What a measure's rows may say; `member`: of one member alone, or of some, in a list."""
 
 
 @dataclass(frozen=True)
@@ -75,37 +69,28 @@ class Measure:
         return self.function(context)
 
 
+Needs = Sequence[str | Measure]
+
+
 @overload
 def measure(
-    function: Function, *, when: When = "end", needs: Sequence[str | Measure] = (), name: str | None = None
+    function: Function, *, when: When = ..., needs: Needs = ..., name: str | None = ...
 ) -> Measure: ...
-
-
 @overload
 def measure(
-    function: None = None, *, when: When = "end", needs: Sequence[str | Measure] = (), name: str | None = None
+    *, when: When = ..., needs: Needs = ..., name: str | None = ...
 ) -> Callable[[Function], Measure]: ...
-
-
 def measure(
-    function: Function | None = None,
-    *,
-    when: When = "end",
-    needs: Sequence[str | Measure] = (),
-    name: str | None = None,
+    function: Function | None = None, *, when: When = "end", needs: Needs = (), name: str | None = None
 ) -> Measure | Callable[[Function], Measure]:
-    """Make a measure of a function: `@hopscope.measure(when="checkpoints")`, or `@hopscope.measure` alone.
+    """Make a `Measure` of a function: `@hopscope.measure(when="checkpoints")`, or `@hopscope.measure` alone.
 
     A measure with arguments is a function that returns one, such as `hopscope.measures.attention_to`.
 
     Args:
-        function: what measures.
-        when: see `When`.
+        function, when: what measures, and when.
         needs: measures, or their names, that must be done before.
-        name: by default the function's.
-
-    Raises:
-        UserError: a name that no file can have, an unknown `when`, or a function of other arguments.
+        name: by default the function's; `UserError`: no file can have it.
     """
     needed = tuple(each.name if isinstance(each, Measure) else each for each in needs)
 
@@ -162,8 +147,7 @@ class Context:
         budget: seconds that are left; work that can be taken up again looks at it (`budget.check()`).
         step, job: training steps of the checkpoint, and what its members are trained by (`Job`: label, model, training
             …); `None` for the whole run.
-        say: told, in words, how a long measure goes.
-        arrays: what `save` keeps.
+        say: told, in words, how a long measure goes; `arrays`: what `save` keeps.
         of_members, of_measure, of_checkpoint, of_part: how the rest is found.
     """
 
@@ -192,11 +176,6 @@ class Context:
         """The members' seeds."""
         return tuple(each.seed for each in self.unit.members)
 
-    @property
-    def samples(self) -> int:
-        """Training samples that each member has seen by then."""
-        return self.samples_at(self.step or 0)
-
     def samples_at(self, step: int) -> int:
         """Training samples that each member has seen after a training step."""
         return step * int(self.job.training.batch_size)
@@ -204,19 +183,17 @@ class Context:
     @property
     def ensemble(self) -> "Transformer":
         """The members at the checkpoint, which know their task, seeds and step."""
-        return self._members[0]
+        return self._found("of_members")[0]
 
     @property
     def task(self) -> "Task":
         """The members' task."""
-        task = self.ensemble.task
-        assert task is not None
-        return task
+        return cast("Task", self.ensemble.task)
 
     @property
     def held_out(self) -> "Batch":
         """The held-out samples that the curves are measured on, with a member axis of 1."""
-        return self._members[1]()
+        return self._found("of_members")[1]()
 
     def batch(self, n: int = 64, use: str = "held-out") -> "Batch":
         """Samples of the task: `"held-out"`, `"train"` or `"probe"`; see `Transformer.batch`."""
@@ -229,11 +206,10 @@ class Context:
             raise _wrong(self.measure, wanted, f"{measure!r}; name it: needs=({measure!r},)")
         found = list[Row]()
         for row in self.of_measure(measure):
-            several = isinstance(row["value"], list)
-            members, values = (
-                (row["member"], row["value"]) if several else ([row.get("member")], [row["value"]])
+            members, values = dict(row).get("member"), row["value"]
+            pairs = (
+                zip(members or (), values, strict=True) if isinstance(values, list) else [(members, values)]
             )
-            pairs = zip(members, values, strict=True)
             found += [{**row, "member": member, "value": each} for member, each in pairs]
         return found
 
@@ -246,7 +222,7 @@ class Context:
 
     def at(self, unit: "UnitFolder", step: int | None = None) -> "Context":
         """The context of a checkpoint, by default the last: of this unit, or, for a measure of the run, of any."""
-        at = self._allowed(self.of_checkpoint, "a measure of checkpoints or of the run to ask for others")
+        at = self._found("of_checkpoint", "a measure of checkpoints or of the run to ask for others")
         return at(unit, step)
 
     def part(self, name: str, function: Callable[[], Any]) -> list[Row]:
@@ -255,25 +231,20 @@ class Context:
         `function` gives what a measure may give.  A command that stopped goes on behind the parts that it had taken;
         `TimeBudgetReached`: the budget is spent before one begins.
         """
-        taken = self._allowed(self.of_part, "a measure of checkpoints or of the run to have parts")
-        return taken(name, function)
+        return self._found("of_part", "a measure of checkpoints or of the run to have parts")(name, function)
 
     def save(self, name: str, array: Any) -> str:
         """Keep an array (or several by name: `name.key`) beside the rows; returns the name for their column `file`."""
-        self._allowed(self.of_part, "a measure of checkpoints or of the run to save arrays")
+        self._found("of_part", "a measure of checkpoints or of the run to save arrays")
         several = array if isinstance(array, Mapping) else {"": array}
         named = {f"{name}.{key}".removesuffix("."): each for key, each in several.items()}
         self.arrays |= {key: _numbers(self.measure, key, each) for key, each in named.items()}
         return name
 
-    @property
-    def _members(self) -> "tuple[Transformer, Callable[[], Batch]]":
-        return self._allowed(self.of_members, "a measure of members, or context.at(unit).…")
-
-    def _allowed(self, value: _T | None, wanted: str) -> _T:
-        if value is None:
+    def _found(self, way: str, wanted: str = "a measure of members, or context.at(unit).…") -> Any:
+        if (found := getattr(self, way)) is None:
             raise _wrong(self.measure, wanted, f"when={self.measure.when!r}")
-        return value
+        return found
 
 
 def rows_of(returned: Any, context: Context) -> list[Row]:
@@ -331,7 +302,8 @@ def _row(given: Any, context: Context) -> Row:
     if array.shape != (() if single or (whole and member is None and not array.ndim) else (count,)):
         wanted = f"a value of {metric} for each of {count} members, or one number of a member"
         raise _wrong(measure, wanted, f"shape {[*array.shape]}" if array.ndim else "one number")
-    return {**row, "value": _listed(array)}
+    plain = [None if math.isnan(each) else float(each) for each in array.reshape(-1)]
+    return {**row, "value": plain if array.ndim else plain[0]}
 
 
 def _numbers(measure: Measure, metric: Any, values: Any) -> Any:
@@ -343,13 +315,6 @@ def _numbers(measure: Measure, metric: Any, values: Any) -> Any:
         return array if array.dtype.kind in "biuf" else array.astype(np.float64)
     except (TypeError, ValueError):
         raise _wrong(measure, f"numbers as values of {metric}", type(values).__name__) from None
-
-
-def _listed(array: Any) -> Any:
-    """Plain numbers, `None` for NaN."""
-    if array.ndim:
-        return [_listed(each) for each in array]
-    return None if math.isnan(array) else float(array)
 
 
 def _wrong(measure: Measure, expected: str, found: str) -> UserError:

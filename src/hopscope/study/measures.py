@@ -53,10 +53,11 @@ def attention_to(relation: str) -> Measure:
             to_partner = patterns.gather(-1, index)[..., 0]
             # Rows without a partner become NaN, which the mean leaves out.
             found.append(to_partner.masked_fill(~seen[:, None, :, None, :], torch.nan))
-        attention, means = torch.cat(found, 2), {}
-        for group, chosen in _groups(batch):
+        attention, name = torch.cat(found, 2), f"attention_to_{relation}"
+        means = {name: attention.nanmean((2, 4))}
+        for group, chosen in batch.groups.items():
             of_group = attention.masked_fill(~chosen[:, None, :, None, None], torch.nan)
-            means[f"attention_to_{relation}{group}"] = of_group.nanmean((2, 4))
+            means[f"{name}@{group}"] = of_group.nanmean((2, 4))
         return means
 
     return attention
@@ -149,12 +150,3 @@ def _readout_patterns(context: Context, piece: "Batch") -> "Tensor":
 
     context.ensemble(piece.inputs, keep)
     return torch.stack(found, 1)
-
-
-def _groups(batch: "Batch") -> "Iterator[tuple[str, Tensor]]":
-    """The suffix of a metric's name and a mask of samples `[#member, batch]`: all samples, then each group."""
-    import torch
-
-    yield "", torch.ones(1, batch.inputs.shape[1], dtype=torch.bool, device=batch.inputs.device)
-    for name, chosen in batch.groups.items():
-        yield f"@{name}", chosen

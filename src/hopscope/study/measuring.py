@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hopscope.training.train import TimeBudget
 
 Say = Callable[[str], object]
-_Taken = tuple[UnitFolder, Measure, int | None]  # a measure of a unit, or of the whole run, at a step
+_Taken = tuple[Measure, int | None]  # a measure of a unit at a step, or of the whole run at none
 
 
 def training_of(unit: UnitFolder, study: Study, budget: "TimeBudget") -> dict[str, Any]:
@@ -43,23 +43,21 @@ def measure_unit(unit: UnitFolder, study: Study, budget: "TimeBudget", say: Say 
 
     `UserError`: a measure has a fault.
     """
-    here = _Unit(unit, study, budget, say)
-    for _, measure, step in _lacking(unit, study):
-        budget.check()
-        say(f"measuring {measure.name}")
-        _keep(here.at(measure, step))
+    _measure(unit, study, _Unit(unit, study, budget, say).at, budget, say)
 
 
 def measure_run(run: RunFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None) -> None:
     """Do what is measured once for the whole run, when its units are done; as `measure_unit`."""
     units = {unit.name: _Unit(unit, study, budget, say) for unit in run.units}
-    for unit, measure, _ in _lacking(run.whole, study):
-        budget.check()
-        say(f"measuring {measure.name}")
-        source, asked = source_of(measure, study), partial(rows_of_run, run, study)
-        context = Context(measure, source, run, unit, study.options, budget, say=say, of_measure=asked)
-        context.of_checkpoint = lambda unit, step, of=measure: units[unit.name].at(of, step)
-        _keep(context)
+
+    def context(measure: Measure, step: int | None) -> Context:
+        return Context(
+            measure, source_of(measure, study), run, run.whole, study.options, budget, say=say,
+            of_measure=partial(rows_of_run, run, study),
+            of_checkpoint=lambda unit, step: units[unit.name].at(measure, step),
+        )  # fmt: skip
+
+    _measure(run.whole, study, context, budget, say)
 
 
 def is_measured(unit: UnitFolder, study: Study) -> bool:
@@ -75,20 +73,18 @@ def rows_of_run(run: RunFolder, study: Study, measure: str | None = None) -> Ite
     for unit in run.units:
         if measure in (None, "training"):
             yield from map(dict, unit.rows())
-        yield from _rows_of(_taken(unit, study), study, measure)
-    yield from _rows_of(_taken(run.whole, study), study, measure)
+        yield from _rows_of(unit, study, _taken(unit, study, measure))
+    yield from _rows_of(run.whole, study, _taken(run.whole, study, measure))
 
 
 def source_of(measure: Measure, study: Study) -> str:
     """Hash of what decides a measure's numbers, beside the run: its source, and those of the measures that it needs."""
     known = {each.name: each for each in study.measures}
 
-    def needed(each: Measure) -> Iterator[Measure]:
-        yield each
-        for name in each.needs:
-            yield from needed(known[name])
+    def with_needs(each: Measure) -> tuple[Measure, ...]:
+        return each, *(other for name in each.needs for other in with_needs(known[name]))
 
-    return _source(tuple(needed(measure)))
+    return _source(with_needs(measure))
 
 
 @lru_cache(maxsize=256)
@@ -120,25 +116,25 @@ class _Unit:
 
     def context(self, measure: Measure, ensemble: "Transformer") -> Context:
         step = ensemble.step or 0
+
+        def rows(name: str) -> Iterable[Mapping[str, Any]]:
+            # Of this step, or of all steps where a measure has none here; of training, those until the step.
+            if name == "training":
+                return [row for row in self.unit.rows() if row["step"] <= step]
+            taken = [*_taken(self.unit, self.study, name)]
+            return _rows_of(self.unit, self.study, [each for each in taken if each[1] == step] or taken)
+
+        def other(unit: UnitFolder, step: int | None) -> Context:
+            if unit.name != self.unit.name:
+                words = 'expected its own unit, found another; write @hs.measure(when="run")'
+                raise UserError(f"measure {measure.name}: {words}")
+            return self.at(measure, step)
+
         return Context(
             measure, source_of(measure, self.study), RunFolder(self.unit.run_path), self.unit, self.options,
             self.budget, step, self.job, self.say,
-            of_members=(ensemble, lambda: self.held_out), of_measure=partial(self.rows, step),
-            of_checkpoint=partial(self.other, measure),
+            of_members=(ensemble, lambda: self.held_out), of_measure=rows, of_checkpoint=other,
         )  # fmt: skip
-
-    def other(self, measure: Measure, unit: UnitFolder, step: int | None) -> Context:
-        if unit.name != self.unit.name:
-            words = 'expected its own unit, found another; write @hs.measure(when="run")'
-            raise UserError(f"measure {measure.name}: {words}")
-        return self.at(measure, step)
-
-    def rows(self, step: int, name: str) -> Iterable[Mapping[str, Any]]:
-        """Rows of a measure at a step, or of all steps where that one has none; of training, those until the step."""
-        if name == "training":
-            return [row for row in self.unit.rows() if row["step"] <= step]
-        taken = [each for each in _taken(self.unit, self.study) if each[1].name == name]
-        return _rows_of([each for each in taken if each[2] == step] or taken, self.study)
 
     def evaluate(self, ensemble: "Transformer") -> Iterator[Row]:
         """What is recorded at an evaluation: losses, scores and groups on held-out samples, and what the study adds."""
@@ -159,49 +155,53 @@ class _Unit:
                 yield {"measure": measure.name, **row, "value": torch.tensor(numbers, dtype=torch.float64)}
 
 
-def _taken(unit: UnitFolder, study: Study) -> Iterator[_Taken]:
-    """Measures of a unit, or of the whole run, in the order in which they need each other, with their checkpoints."""
-    if not unit.job:
-        yield from ((unit, each, None) for each in study.measures if each.when == "run")
-        return
-    steps = job_of(unit).training.checkpoint_steps()
+def _taken(unit: UnitFolder, study: Study, name: str | None = None) -> Iterator[_Taken]:
+    """Measures of a unit, or of the whole run, or one of them, in the order in which they need each other."""
+    steps = job_of(unit).training.checkpoint_steps() if unit.job else []
+    at = {"checkpoints": steps, "end": steps[-1:]} if unit.job else {"run": [None]}
     for each in study.measures:
-        if each.when in ("checkpoints", "end"):
-            yield from ((unit, each, step) for step in (steps if each.when == "checkpoints" else steps[-1:]))
+        if name in (None, each.name):
+            yield from ((each, step) for step in at.get(each.when, ()))
 
 
 def _lacking(unit: UnitFolder, study: Study) -> Iterator[_Taken]:
-    taken = _taken(unit, study)
-    return (each for each in taken if unit.measured(each[1].name, source_of(each[1], study), each[2]) is None)
+    for each, step in _taken(unit, study):
+        if unit.measured(each.name, source_of(each, study), step) is None:
+            yield each, step
 
 
-def _rows_of(taken: Iterable[_Taken], study: Study, name: str | None = None) -> Iterator[Row]:
-    for unit, measure, step in taken:
-        if name in (None, measure.name):
-            rows = unit.measured(measure.name, source_of(measure, study), step)
-            if rows is None:
-                words = f"expected the rows of measure {measure.name}, found none"
-                raise UserError(f"{unit.path}: {words}; run the same command again to measure it")
-            yield from map(dict, rows)
-
-
-def _keep(context: Context) -> None:
-    """Take a measure, and keep its rows and arrays; those of its parts before."""
-    unit, source, step, name = context.unit, context.source, context.step, context.measure.name
-
-    def part(of: str, function: Callable[[], Any]) -> list[Row]:
-        rows = unit.measured(f"{name}+{of}", source, step)
+def _rows_of(unit: UnitFolder, study: Study, taken: Iterable[_Taken]) -> Iterator[Row]:
+    for measure, step in taken:
+        rows = unit.measured(measure.name, source_of(measure, study), step)
         if rows is None:
-            context.budget.check()
-            before, context.arrays = context.arrays, {}
-            found = _rows(context, lambda context: function())
-            rows = unit.keep_measure(f"{name}+{of}", source, step, found, context.arrays)
-            context.arrays = before
-        return [{key: row[key] for key in KEYS if key in row} for row in rows]
+            words = f"expected the rows of measure {measure.name}, found none"
+            raise UserError(f"{unit.path}: {words}; run the same command again to measure it")
+        yield from map(dict, rows)
 
-    context.of_part = part
-    rows = _without_diverged(_rows(context, context.measure.function), context)
-    unit.keep_measure(name, source, step, rows, context.arrays)
+
+def _measure(
+    unit: UnitFolder, study: Study, context_of: Callable[..., Context], budget: "TimeBudget", say: Say
+) -> None:
+    """Take the measures that are lacking, and keep their rows and arrays; those of their parts before."""
+    for measure, step in _lacking(unit, study):
+        budget.check()
+        say(f"measuring {measure.name}")
+        context = context_of(measure, step)
+        context.of_part = partial(_part, context)
+        rows = _without_diverged(_rows(context, measure.function), context)
+        unit.keep_measure(measure.name, context.source, step, rows, context.arrays)
+
+
+def _part(context: Context, name: str, function: Callable[[], Any]) -> list[Row]:
+    name = f"{context.measure.name}+{name}"
+    rows = context.unit.measured(name, context.source, context.step)
+    if rows is None:
+        context.budget.check()
+        before, context.arrays = context.arrays, {}
+        found = _rows(context, lambda context: function())
+        rows = context.unit.keep_measure(name, context.source, context.step, found, context.arrays)
+        context.arrays = before
+    return [{key: row[key] for key in KEYS if key in row} for row in rows]
 
 
 def _rows(context: Context, function: Callable[[Context], Any]) -> list[Row]:
@@ -228,17 +228,16 @@ def _without_diverged(rows: Sequence[Row], context: Context) -> list[Row]:
         diverged = zip(unit.members, unit.diverged_at(unit.steps[-1]), strict=True)
         gone |= {member.member: step for member, step in diverged if step is not None}
 
-    def sound(member: Any, row: Row) -> bool:
-        return member not in gone or (not whole and row["step"] < gone[member])
+    def kept(member: Any, row: Row, value: Any) -> Any:
+        return value if member not in gone or (not whole and row["step"] < gone[member]) else None
 
     found = []
     for row in rows:
         members, value = row.get("member", context.members), row["value"]
         if isinstance(value, list):
-            pairs = zip(members, value, strict=True)
-            value = [each if sound(member, row) else None for member, each in pairs]
-        elif not isinstance(members, tuple) and not sound(members, row):
-            value = None
+            value = [kept(member, row, each) for member, each in zip(members, value, strict=True)]
+        elif not isinstance(members, tuple):
+            value = kept(members, row, value)
         found.append({**row, "value": value})
     return found
 

@@ -12,16 +12,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hopscope.claims.claim import Claim
-from hopscope.config import (
-    Config,
-    OneLine,
-    check_seeds,
-    given_of,
-    in_words,
-    unknown_field,
-    validation_line,
-    values_of,
-)
+from hopscope.config import Config, OneLine, check_seeds, given_of, in_words, unknown_field, validation_line
 from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.study.measure import in_order
@@ -89,13 +80,11 @@ class Study(BaseModel, metaclass=OneLine):
     """A study: what is trained, over which grid and seeds, and what is measured, claimed and drawn.
 
     Attributes:
-        name: names the folder of its runs.
-        question: what it asks, in one sentence.
+        name, question: names the folder of its runs; what it asks, in one sentence.
         task: what is learned; `None` if nothing is trained: then all measures are of the whole run.
         completion: start of the weights, and warm-up, β₂, schedule and clipping of the training, in one word; fields
             that `model` and `training` give themselves win.
-        model: the transformer; the task's shape is filled in.
-        training: optimiser, steps and record keeping.
+        model, training: the transformer, whose shape the task fills in; optimiser, steps and record keeping.
         vary: dotted field → values; the grid is their product.
         configurations: a function of the options (and of the study, if it takes a second argument) that gives the
             grid, in place of `vary`.  It is called before anything is written, also where nothing is trained: it may
@@ -103,24 +92,18 @@ class Study(BaseModel, metaclass=OneLine):
         options: a frozen model of fields of its own; they are flags, and part of the run's identity.
         seeds: number of seeds 0 … seeds - 1 of every configuration.
         measures: what is measured of the members.
-        claims: what is claimed of them, or a function (likewise) that says so.
-        figures: functions from evidence to a chart, or a function (likewise) that gives them in a list.
-        presets: name → dotted fields that differ from what is written here.
-        costs: name of a preset → what it costs, in words.
+        claims, figures: what is claimed of them, and functions from evidence to a chart; or a function (likewise) that
+            gives them in a list.
+        presets, costs: name → dotted fields that differ from what is written here; and what that costs, in words.
         start: a function of a unit's `Job` that gives the weights to begin from, by name, `[member, …]`; by default,
             and where it gives `None`, they are drawn.
         page: template of the page (Markdown with Jinja), or the name of its file beside the study's file.
         held_out: held-out samples of an evaluation.
         members_per_unit: most members that are trained as one program, in place of the rule of `plan`; changes nothing
             but rounding, and is no part of the run's identity.
-
-    Raises:
-        UserError: a field is unknown or has no such value, or fields do not fit each other.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, arbitrary_types_allowed=True, protected_namespaces=()
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
     question: str = ""
@@ -157,9 +140,10 @@ class Study(BaseModel, metaclass=OneLine):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         check_seeds("seeds", self.seeds)
-        own = {name for name in SECTIONS if getattr(self, name) is not None}
+        taken = {*OF_THE_COMMAND, *(name for name in SECTIONS if getattr(self, name) is not None)}
+        taken |= set() if self.task is None else {*PLAIN}
         for name in type(self.options).model_fields if self.options is not None else ():
-            if name in {*self.plain, *OF_THE_COMMAND, *own}:
+            if name in taken:
                 wanted = "names that neither the study nor `hopscope run` has"
                 raise ValueError(f"options: expected {wanted}, found {name!r}; give this option another name")
             if name.endswith("seeds") and isinstance(value := getattr(self.options, name), int):
@@ -176,7 +160,7 @@ class Study(BaseModel, metaclass=OneLine):
         whole = completed(self.completion, self.model, self.training)
         vars(self).update(zip(("model", "training"), whole, strict=True))
         for preset, fields in self.presets.items():
-            for name in (name for name in fields if name not in PLAIN):
+            for name in fields:
                 self._place(name, f"preset {preset!r}: ")
         if self.vary and self.configurations is not None:
             raise ValueError("vary: expected either vary or configurations, found both")
@@ -188,25 +172,33 @@ class Study(BaseModel, metaclass=OneLine):
 
     # Fields, and studies with other values of them.
 
-    @property
-    def plain(self) -> tuple[str, ...]:
-        """Fields of the study itself that can be given another value."""
-        return () if self.task is None else PLAIN
-
     def fields(self) -> list[Flag]:
         """Everything that can be given another value, for the command line; not what all configurations give."""
-        found = [_flag(name, self, name) for name in self.plain]
+        varied, pinned = {_short(name): values for name, values in self.vary.items()}, self._pinned()
+        found = []
+        for flag, (section, name) in self._places().items():
+            if flag not in pinned:
+                owner = getattr(self, section) if section else self
+                info = type(owner).model_fields[name]
+                kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+                default = varied.get(flag, getattr(owner, name))
+                found.append(Flag(flag, kind, default, flag in varied, type(owner)))
+        return found
+
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """Name of each field that can be given another value → its section (none: the study's own), and the field."""
+        found = {} if self.task is None else {name: ("", name) for name in PLAIN}
         for section in SECTIONS:
             prefix, value = "" if section == "options" else f"{section}.", getattr(self, section)
             names = () if value is None else type(value).model_fields
-            found += [_flag(prefix + name, value, name) for name in names]
-        varied = {_short(name): values for name, values in self.vary.items()}
-        pinned = self._pinned()
-        return [
-            each._replace(default=varied[each.name], varied=True) if each.name in varied else each
-            for each in found
-            if each.name not in pinned
-        ]
+            found |= {prefix + name: (section, name) for name in names}
+        return found
+
+    def _place(self, name: str, where: str = "") -> tuple[str, str]:
+        places = self._places()
+        if _short(name) not in places:
+            raise UserError(f"study {self.name!r}: {where}{unknown_field(name, places)}")
+        return places[_short(name)]
 
     def changed(self, fields: Mapping[str, Any]) -> "Study":
         """The same study with other values of some fields, by their dotted names.
@@ -223,11 +215,10 @@ class Study(BaseModel, metaclass=OneLine):
             if _short(name) in varied:
                 several = isinstance(value, list | tuple | range)
                 new["vary"][varied[_short(name)]] = tuple(value) if several else (value,)
-            elif name in self.plain:
-                new[name] = value
             else:
                 section, field = self._place(name)
-                of_sections.setdefault(section, {})[field] = value
+                owner = of_sections.setdefault(section, {}) if section else new
+                owner[field] = value
         for section, values in of_sections.items():
             before = getattr(self, section)
             try:
@@ -235,7 +226,7 @@ class Study(BaseModel, metaclass=OneLine):
             except ValidationError as error:
                 prefix = "" if section == "options" else f"{section}."
                 raise UserError(f"{prefix}{validation_line(error)}") from None
-        return type(self)(**{**values_of(self), **new})
+        return type(self)(**{**dict(self), **new})
 
     def chosen(self, preset: str | None = None, fields: Mapping[str, Any] | None = None) -> "Study":
         """The study with the fields of a preset (see `preset`), and with further ones; errors as of what it calls."""
@@ -247,12 +238,10 @@ class Study(BaseModel, metaclass=OneLine):
 
     def check_open(self, names: Iterable[str]) -> None:
         """Refuse fields that would have no effect, because all configurations give them, by a `UserError`."""
-        names = list(names)
-        pinned = self._pinned() if names else set[str]()
-        for name in names:
-            if _short(name) in pinned:
-                wanted = f"a field that the configurations of the study {self.name!r} leave open"
-                raise UserError(f"{name}: expected {wanted}, found one that all give; change it there")
+        asked = {*map(_short, names)}
+        if asked and (given := asked & self._pinned()):
+            wanted = f"a field that the configurations of the study {self.name!r} leave open"
+            raise UserError(f"{min(given)}: expected {wanted}, found one that all give; change it there")
 
     def _pinned(self) -> set[str]:
         grid = [] if self.configurations is None or self.task is None else self.grid()
@@ -273,26 +262,12 @@ class Study(BaseModel, metaclass=OneLine):
 
         `training_steps` is `training.steps`.  A name that means no field, or several, stays as it is.
         """
-        own = () if self.options is None else type(self.options).model_fields
-        parts = {each: getattr(self, each) for each in SECTIONS if each != "options" and getattr(self, each)}
-        if "." in name or name in (*self.plain, *OF_THE_COMMAND, *own):
+        places = self._places()
+        if name in places or name in OF_THE_COMMAND:
             return name
-        meant = [
-            f"{part}.{word}"
-            for part, value in parts.items()
-            for word in {name, name.removeprefix(f"{part}_")}
-            if word in type(value).model_fields
-        ]
+        dotted = {each: place for each, place in places.items() if "." in each}
+        meant = [each for each, (section, field) in dotted.items() if name in (field, f"{section}_{field}")]
         return meant[0] if len(meant) == 1 else name
-
-    def _place(self, name: str, where: str = "") -> tuple[str, str]:
-        section, dot, field = _short(name).partition(".")
-        section, field = (section, field) if dot else ("options", section)
-        owner = getattr(self, section) if section in SECTIONS else None
-        if owner is None or field not in type(owner).model_fields:
-            known = [each.name for each in self.model_copy(update={"configurations": None}).fields()]
-            raise UserError(f"study {self.name!r}: {where}{unknown_field(name, known)}")
-        return section, field
 
     # The grid.
 
@@ -372,12 +347,6 @@ def _checked(field: str, value: Any) -> Any:
     if field == "figures" and not callable(value):
         raise UserError(f"expected figures such as hs.figures.curves('loss'), found {value!r}")
     return value
-
-
-def _flag(name: str, of: BaseModel, field: str) -> Flag:
-    info = type(of).model_fields[field]
-    kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
-    return Flag(name, kind, getattr(of, field), False, type(of))
 
 
 def _short(name: str) -> str:

@@ -31,14 +31,12 @@ def __getattr__(name: str) -> Any:
         homes = (import_module(f"{__name__}.{home}") for home in ("batch", "samples"))
         return next(getattr(home, name) for home in homes if hasattr(home, name))
     for found in () if name.startswith("_") else entry_points(group="hopscope.tasks", name=name):
-        wanted = (
-            f"entry point {name!r} of hopscope.tasks ({found.value}): expected a subclass of hopscope.Task"
-        )
         try:
             task = found.load()
         except Exception as error:
-            raise UserError(f"{wanted}, found {in_words(error)}; mend or uninstall it") from None
+            task = in_words(error)
         if not (isinstance(task, type) and issubclass(task, Task)):
-            raise UserError(f"{wanted}, found {task!r}")
+            wanted = f"entry point {name!r} of hopscope.tasks ({found.value}): expected a subclass of hopscope.Task"
+            raise UserError(f"{wanted}, found {task}; mend or uninstall it")
         return task
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -102,8 +102,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same samples on a device."""
-        same = self.inputs.device == torch.device(device)
-        return self if same else self.changed(lambda tensor: tensor.to(device))
+        return self.changed(lambda tensor: tensor.to(device))
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """A batch in which every tensor is changed; a named one is changed when somebody reads it."""
@@ -162,7 +161,8 @@ def accuracy(predictions: Predictions, batch: Batch) -> Float[Tensor, " member"]
 
 def counted(batch: Batch) -> Bool[Tensor, "#member batch readout"]:
     """Mask of the readouts that enter the loss."""
-    ones = torch.ones(1, 1, 1, device=batch.targets.device)
-    counts = (ones if batch.weights is None else batch.weights) > 0.0
+    if batch.weights is None:
+        return torch.ones(1, *batch.targets.shape[1:3], dtype=torch.bool, device=batch.targets.device)
+    counts = batch.weights > 0.0
     counts = counts.any(-1) if counts.dim() > 3 else counts
     return counts.expand(len(counts), *batch.targets.shape[1:3])

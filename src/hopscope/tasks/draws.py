@@ -29,18 +29,6 @@ _PICKS = 2
 """Block of random words that says which example a training sample is."""
 
 
-def stream_of(use: str, whose: str) -> str:
-    """The stream that samples for a use come from: another one than that of a use is for probes of its own.
-
-    Raises:
-        UserError: there is no such use; `whose` samples are asked for.
-    """
-    if use not in USES and use not in rng.STREAMS:
-        own = ", ".join(map(repr, USES))
-        raise UserError(f"{whose}: expected samples for a use ({own}) or a stream of rng, found {use!r}")
-    return USES.get(use, use)
-
-
 class Draws:
     """Random numbers for the samples of one batch, all members side by side.
 
@@ -58,17 +46,16 @@ class Draws:
     ):
         """Samples `start … start + batch - 1` of a step, or of each of a range of steps, one step after another.
 
-        Args:
-            seeds: data seed of each member.
-            use: what the samples are for, or the name of a stream, which is a probe.
-            step: a tensor holds one that is known on the device only.
-            batch, start: which samples of a step.
-            examples: number of different training samples; `None`: fresh ones without end.
+        `use` may be the name of a stream, which is a probe; a tensor `step` holds one that is known on the device only.
+        `examples` is the number of different training samples; `None`: fresh ones without end.
 
         Raises:
             UserError: there is no such use.
         """
-        self.seeds, self.device, self.stream = seeds, seeds.device, stream_of(use, "draws")
+        if use not in USES and use not in rng.STREAMS:
+            own = ", ".join(map(repr, USES))
+            raise UserError(f"draws: expected samples for a use ({own}) or a stream of rng, found {use!r}")
+        self.seeds, self.device, self.stream = seeds, seeds.device, USES.get(use, use)
         self.use = {stream: use for use, stream in USES.items()}.get(self.stream, "probe")
         index = torch.arange(start, start + batch, device=self.device)
         if isinstance(step, range):
@@ -111,11 +98,7 @@ class Draws:
             raise UserError(f"draws.integers({name!r}): expected 1 <= high < 2**31, found {high}")
         upper, lower = self._named(name, (*shape, 2)).unbind(-1)
         if isinstance(high, Tensor):
-            try:
-                high = high.expand(upper.shape)
-            except RuntimeError:
-                said = f"expected high to broadcast to {[*upper.shape]}, found shape {[*high.shape]}"
-                raise UserError(f"draws.integers({name!r}): {said}") from None
+            high = high.expand(upper.shape)
         return rng.integers(upper, lower, high)
 
     def uniform(self, name: str, shape: tuple[int, ...] = ()) -> Float32[Tensor, "member sample ..."]:

@@ -103,9 +103,6 @@ class Permutation(Task):
         def flat(of_x: "Tensor", of_y: "Tensor") -> "Tensor":
             return torch.stack((of_x, of_y), dim=-1).flatten(-2)[..., :-1]
 
-        def position() -> "Tensor":
-            return torch.arange(inputs.shape[-1], device=xs.device).expand(inputs.shape)
-
         def same() -> "Tensor":
             equal = (xs[..., :, None] == xs[..., None, :]).tril(-1)
             first = torch.where(equal.any(-1), 2 * equal.int().argmax(-1), NO_RELATION)
@@ -113,23 +110,21 @@ class Permutation(Task):
 
         answers = mapping.gather(-1, xs - 1)
         inputs, last = flat(xs, answers), 2 * self.values - 2
+        position = torch.arange(last + 1, device=xs.device).expand(inputs.shape)
         groups = {"plain": lambda: (same() < 0).all(-1), "repeat": lambda: (same() >= 0).any(-1)}
-        return Batch(
-            inputs,
-            answers,
-            groups=groups if 0.0 < self.repeat_ratio < 1.0 else {},
-            roles={
-                "kind": lambda: position() % 2,
-                "step": lambda: position() // 2 + 1,
-                "repeat": lambda: (same()[..., ::2] >= 0).long().repeat_interleave(2, -1)[..., :-1],
-            },
-            relations={
-                "previous": lambda: position() - 1,
-                "pair_mate": lambda: torch.where(position() < last, position() ^ 1, NO_RELATION),
-                "same_symbol": same,
-                "recall": lambda: same() + (same() >= 0),
-            },
-        )
+        roles = {
+            "kind": lambda: position % 2,
+            "step": lambda: position // 2 + 1,
+            "repeat": lambda: (same()[..., ::2] >= 0).long().repeat_interleave(2, -1)[..., :-1],
+        }
+        relations = {
+            "previous": lambda: position - 1,
+            "pair_mate": lambda: torch.where(position < last, position ^ 1, NO_RELATION),
+            "same_symbol": same,
+            "recall": lambda: same() + (same() >= 0),
+        }
+        groups = groups if 0.0 < self.repeat_ratio < 1.0 else {}
+        return Batch(inputs, answers, groups=groups, roles=roles, relations=relations)
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Cross-entropy in nats: the mean over the V predictions (presentation, section 4), and that of each step."""
@@ -205,14 +200,16 @@ class Permutation(Task):
         number = number + self.mappings(False) if held_out else number
         if self.values > _LARGEST_TABLE:
             return self._order(_mixed(math.factorial(self.values), self.split_seed, number))
-        return _looked_up(_tables(self, number.device)[2], number)
+        return self._order(number, shuffled=True)
 
-    def _order(self, rank: "Tensor") -> "Tensor":
+    def _order(self, rank: "Tensor", *, shuffled: bool = False) -> "Tensor":
+        import torch
+
         from hopscope import rng
 
         if self.values > _LARGEST_TABLE:
             return rng.permutation_from_index(rank, self.values) + 1
-        return _looked_up(_tables(self, rank.device)[1], rank)
+        return torch.embedding(_tables(self, rank.device)[1 + shuffled], rank)
 
     def _repeated(self, xs: "Tensor", pair: "Tensor") -> "Tensor":
         slot, source = _tables(self, xs.device)[0][pair].unbind(-1)
@@ -248,10 +245,6 @@ def _tables(task: Permutation, device: "device") -> "list[Tensor]":
         orders = rng.permutation_from_index(every, task.values) + 1
         tables += [orders, orders[shuffled]]
     return [table.to(device) for table in tables]
-
-
-def _looked_up(table: "Tensor", number: "Tensor") -> "Tensor":
-    return table.index_select(0, number.flatten()).view(*number.shape, -1)
 
 
 def _mixed(total: int, seed: int, number: "Tensor") -> "Tensor":

@@ -1,6 +1,7 @@
 """Samples of any task, the check that it keeps what it promises, and what a model is worth on them."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.tasks.batch import NO_RELATION, Batch, Predictions
-from hopscope.tasks.draws import USES, Draws, Seeds, Step, stream_of
+from hopscope.tasks.draws import USES, Draws, Seeds, Step
 from hopscope.tasks.task import Shape, Task
 
 _End = bool | int | float
@@ -20,24 +21,11 @@ _LOOKED_AT = 5
 
 
 def draw(
-    task: Task,
-    seeds: Seeds,
-    use: str,
-    step: Step,
-    batch: int,
-    *,
-    start: int = 0,
-    examples: int | None = None,
-    annotate: bool = True,
+    task: Task, seeds: Seeds, use: str, step: Step, batch: int, *, start: int = 0, examples: int | None = None
 ) -> Batch:
-    """Samples of a task on the device of the seeds; arguments as of `Draws`.  Not `annotate`: without annotations.
-
-    Before its first samples for a use the task goes through `check_task`, and errors are as of that.
-    """
-    if use not in task.checked_uses:
-        check_task(task, seeds.device, (use,))
-    drawn = task.sample(Draws(seeds, use, step, batch, start=start, examples=examples))
-    return drawn if annotate else drawn.plain()
+    """Samples of a task on the device of the seeds; arguments as of `Draws`, errors as of `check_task`."""
+    _check(task, use, seeds.device)
+    return task.sample(Draws(seeds, use, step, batch, start=start, examples=examples))
 
 
 def held_out(task: Task, count: int, device: torch.device | str = "cpu") -> Batch:
@@ -46,8 +34,7 @@ def held_out(task: Task, count: int, device: torch.device | str = "cpu") -> Batc
     The task's exhaustive set, where it has one (then of another size than `count`); else `count` samples of its
     `split_seed`, if it has such a field, or 0.  Errors are as of `check_task`.
     """
-    if "held-out" not in task.checked_uses:
-        check_task(task, device, ("held-out",))
+    check_task(task, device, ("held-out",))
     if (found := task.cases("held-out")) is not None:
         return found.to(device)
     seeds = torch.tensor([getattr(task, "split_seed", 0)], device=device)
@@ -57,28 +44,35 @@ def held_out(task: Task, count: int, device: torch.device | str = "cpu") -> Batc
 def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[str] = tuple(USES)) -> None:
     """Draw the same few samples of some uses several times, and refuse a task that breaks its promises.
 
+    Every task goes through it before its first samples for a use, once in a process.
+
     Raises:
         UserError: there is no such use, a batch or the exhaustive set does not have the task's shape, or samples depend
             on a generator that is not `draws`, on other samples, on members, or on which steps are drawn together.
     """
+    for use in uses:
+        _check(task, use, torch.device(device))
+
+
+@lru_cache(maxsize=256)
+def _check(task: Task, use: str, device: torch.device) -> None:
     shape, seeds, name = task.shape(), torch.tensor([3, 7], device=device), type(task).__name__
     if not isinstance(shape, Shape):
         raise UserError(f"{name}.shape: expected an hs.Shape, found {type(shape).__name__}")
-    for use in uses:
-        stream_of(use, name)
-        draws = (Draws(seeds, use, range(2), _LOOKED_AT) for _ in range(4))
-        first, *again = (_check(f"{name}.sample", task.sample(each), shape, each) for each in draws)
-        if not all(_pairwise(torch.equal, first, each) for each in again):
-            hint = "take all random numbers from `draws`, none from torch, numpy or random"
-            raise UserError(f"{name}.sample: expected equal samples for equal draws, found others; {hint}")
-        few = Draws(seeds[1:], use, 1, 2, start=2)
-        alone = _check(f"{name}.sample", task.sample(few), shape, few)
-        if not _pairwise(_alike, first, alone):
-            hint = "let nothing depend on the other samples of a batch, their steps, or other members"
-            raise UserError(f"{name}.sample: expected samples that are alike alone, found others; {hint}")
-        if use == "held-out" and (cases := task.cases("held-out")) is not None:
-            _check(f"{name}.cases('held-out')", cases, shape)
-        task.checked_uses.add(use)
+
+    def drawn(seeds: Tensor, step: Step, batch: int, start: int = 0) -> list[Tensor]:
+        draws = Draws(seeds, use, step, batch, start=start)
+        return _tensors(f"{name}.sample", task.sample(draws), shape, draws)
+
+    first, *again = (drawn(seeds, range(2), _LOOKED_AT) for _ in range(4))
+    if not all(_pairwise(torch.equal, first, each) for each in again):
+        hint = "take all random numbers from `draws`, none from torch, numpy or random"
+        raise UserError(f"{name}.sample: expected equal samples for equal draws, found others; {hint}")
+    if not _pairwise(_alike, first, drawn(seeds[1:], 1, 2, start=2)):
+        hint = "let nothing depend on the other samples of a batch, their steps, or other members"
+        raise UserError(f"{name}.sample: expected samples that are alike alone, found others; {hint}")
+    if use == "held-out" and (cases := task.cases("held-out")) is not None:
+        _tensors(f"{name}.cases('held-out')", cases, shape)
 
 
 def has_standard_loss(task: Task) -> bool:
@@ -118,18 +112,19 @@ def _alike(every: Tensor, these: Tensor) -> bool:
     return torch.allclose(own.double(), these.expand_as(own).double(), rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def _check(maker: str, batch: object, shape: Shape, draws: Draws | None = None) -> list[Tensor]:
+def _tensors(maker: str, batch: object, shape: Shape, draws: Draws | None = None) -> list[Tensor]:
     """All tensors of a batch, if they are what the task's shape says; functions are called here."""
     if not isinstance(batch, Batch):
         raise UserError(f"{maker}: expected an hs.Batch, found {type(batch).__name__}")
-    if draws is not None:
-        size, device = draws.size, draws.device
-    else:  # an exhaustive set, of any size but 0, anywhere
-        is_tensor = isinstance(batch.inputs, Tensor) and batch.inputs.ndim > 1
-        like = batch.inputs if is_tensor else torch.empty(1, 1)
-        size, device = (1, max(1, like.shape[1])), like.device
-    every, asked = (*size, shape.positions), (*size, len(shape.readout))
-    last, large = shape.positions - 1, 1 << 63
+    device: Any = draws.device if draws else getattr(batch.inputs, "device", "cpu")
+    # An exhaustive set may have any size but 0.
+    size = draws.size if draws else (1, *(max(1, each) for each in getattr(batch.inputs, "shape", ())[1:2]))
+    every, asked, last, large = (
+        (*size, shape.positions),
+        (*size, len(shape.readout)),
+        shape.positions - 1,
+        1 << 63,
+    )
 
     def numbers(kind: str, sizes: tuple[int, ...], count: int) -> tuple[tuple[int, ...], _End, _End]:
         return ((*sizes, count), -_MOST, _MOST) if kind == "vectors" else (sizes, 0, count - 1)

@@ -4,7 +4,6 @@ A subclass needs torch only inside the methods that compute, so that listing stu
 """
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -131,11 +130,6 @@ class Task(Config):
         """How the task is written: `"roles"` (role → words of its integers) and `"token"` (function of a token id)."""
         return {}
 
-    @cached_property
-    def checked_uses(self) -> set[str]:
-        """Uses of which `check_task` has looked at some samples."""
-        return set()
-
     @classmethod
     def __pydantic_init_subclass__(cls, **given: Any) -> None:
         for name in cls.model_fields:
@@ -143,21 +137,14 @@ class Task(Config):
                 wanted = "fields with names of their own"
                 raise UserError(f"{cls.__name__}: expected {wanted}, found {name!r}; rename it")
 
-    @cached_property
-    def _text(self) -> str:
-        return repr(self)
-
     def __hash__(self) -> int:
-        return hash(self._text)  # a field may be a list
+        return hash(repr(self))  # a field may be a list
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
         # Nothing that was worked out from the fields: `model_copy` may change these.
         object.__setattr__(copied, "__dict__", values_of(self))
         return copied
-
-    def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__dict__": values_of(self)}  # each process looks for itself
 
 
 def role_words(task: Task) -> dict[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from hopscope.config import Config, given_of, values_of
 from hopscope.models.config import Model
+from hopscope.tasks.task import expect
 
 CompletionName = Literal["gpt2-base", "gpt2-schedule", "torch-base", "torch-schedule"]
 COMPLETION_NAMES: Final[tuple[CompletionName, ...]] = get_args(CompletionName)
@@ -38,8 +39,8 @@ class Training(Config):
         evaluate_every: steps between evaluations, besides those at the powers of two below it.
         final_window: last steps that are evaluated more often, for a final loss that is a mean over them.
         final_every: steps between evaluations within the final window.
-        precision: of the factors of matrix products: float32, TF32 (on CUDA; elsewhere float32), or bfloat16 (on CUDA,
-            and on CPUs that multiply in it).  Weights, residual stream, losses, sums and the optimiser are float32
+        precision: of the factors of matrix products: float32, TF32 (on CUDA; elsewhere float32), or bfloat16 (which
+            gains time where the device multiplies in it).  Weights, stream, losses, sums and the optimiser are float32
             always.
         examples: number of different training samples, which every member sees over and over, each of its own; `None`:
             fresh ones without end.
@@ -67,11 +68,9 @@ class Training(Config):
 
     @model_validator(mode="after")
     def _warms_up_in_time(self) -> Self:
-        if self.warmup_steps > self.steps:
-            raise ValueError(
-                f"warmup_steps: expected at most the {self.steps:,} steps of the training, "
-                f"found {self.warmup_steps:,}; lower it or raise steps"
-            )
+        wanted = f"at most the {self.steps:,} steps of the training"
+        found = f"{self.warmup_steps:,}; lower it or raise steps"
+        expect(self.warmup_steps <= self.steps, "warmup_steps", wanted, found)
         return self
 
     def checkpoint_steps(self) -> list[int]:
@@ -127,8 +126,10 @@ def completed(name: CompletionName, model: Model, training: Training) -> tuple[M
 
 def departures(name: CompletionName, model: Model, training: Training) -> dict[str, Any]:
     """Field (`model.init`, `training.schedule` …) → value, of those that are not as a completion sets them."""
-    found: dict[str, Any] = {}
-    for section, fields in completion_values(name, training).items():
-        values = values_of(model if section == "model" else training)
-        found |= {f"{section}.{field}": values[field] for field in fields if values[field] != fields[field]}
-    return found
+    own = {"model": values_of(model), "training": values_of(training)}
+    return {
+        f"{section}.{field}": own[section][field]
+        for section, fields in completion_values(name, training).items()
+        for field, value in fields.items()
+        if own[section][field] != value
+    }

@@ -76,20 +76,23 @@ def train(
     start: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
     engine: Any = None,
+    after: State | None = None,
+    evaluate: Callable[[Transformer], Iterable[Row]] = lambda ensemble: (),
+    progress: Callable[[Progress], object] = lambda progress: None,
+    budget: TimeBudget | None = None,
     keep: Callable[[list[Row], State], object] = lambda rows, state: None,
-    **options: Any,
 ) -> Transformer:
     """Train members in this process.
 
     Args:
-        task, model, training: as in a study.
+        task, model, training, device: as in a study.
         seeds: how many seeds, or which: of samples, and of weights where `init_seeds` says nothing else.
         start: weights to begin from, by name, `[member, …]`; by default they are drawn.
-        device: where.
-        engine: the name of one, or a module like one; by default the fastest.  Where it computes on one thread, this
-            process does so meanwhile.
-        keep: given, at every checkpoint, the rows since the one before, and the state.
-        options: `after`, `evaluate`, `progress` and `budget`, as of `intervals`.
+        engine: the name of one, or a module like one; by default the fastest.
+        after: a state to go on from, whose own checkpoint is not repeated.
+        evaluate: measures the members at `Training.evaluation_steps`; `progress` is told after each of these.
+        budget: checked before every interval between checkpoints but the first.
+        keep: given, at every checkpoint, the first at step 0, the rows since the one before, and the state.
 
     Returns:
         The members after the last step, with their task and seeds; a diverged one keeps its weights from before.
@@ -98,13 +101,13 @@ def train(
         UserError: task, model, engine or memory of the device do not fit.
         TimeBudgetReached: the next interval would not fit; at least one interval was trained.
     """
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    numbers = [*range(seeds)] if isinstance(seeds, int) else [*seeds]
     check_seeds("seeds", len(numbers))
-    drawn, config = list(init_seeds or numbers), model.for_task(task.shape())
+    drawn, config = [*(init_seeds or numbers)], model.for_task(task.shape())
     if not 0 < len(numbers) == len(drawn):
         wanted = "at least one seed, and as many init_seeds where these are given"
         raise UserError(f"seeds: expected {wanted}, found {len(numbers)} and {len(drawn)}")
-    where = config, training, torch.device(device).type
+    where = config, torch.device(device).type
     engine = engine or engines.choose(task, *where)
     module = engines.load(engine, task, *where) if isinstance(engine, str) else engine
     # Between the loops of such an engine other threads would wait, and take the time of whatever else runs.
@@ -113,110 +116,100 @@ def train(
         ensemble = Transformer.initial(config, torch.tensor(drawn), device).knowing(task, numbers, 0)
         if start is not None:
             ensemble.load(start)
-        for rows, state in intervals(ensemble, training, engine=module, **options):
-            keep(rows, state)
+        loop, per_step = _Loop(ensemble, task, training, module, evaluate), 0.0
+        if after is None:
+            loop.measure()
+            keep(*loop.kept())
+        else:
+            loop.go_on(after)
+        for target in (each for each in training.checkpoint_steps() if each > loop.step):
+            if per_step and budget is not None:
+                budget.check(needed=per_step * (target - loop.step))
+            first, began = loop.step, time.monotonic()
+            for stop in (each for each in training.evaluation_steps() if first < each <= target):
+                progress(loop.until(stop))
+            keep(*loop.kept())
+            per_step = (time.monotonic() - began) / (target - first)
     return ensemble
 
 
-def intervals(
-    ensemble: Transformer,
-    training: Training,
-    *,
-    engine: Any,
-    after: State | None = None,
-    evaluate: Callable[[Transformer], Iterable[Row]] = lambda ensemble: (),
-    progress: Callable[[Progress], object] = lambda progress: None,
-    budget: TimeBudget | None = None,
-) -> Iterator[tuple[list[Row], State]]:
-    """Train the members of an ensemble, which knows its task and seeds, from checkpoint to checkpoint.
+class _Loop:
+    """Members in training: weights, optimiser, and what was recorded since the last checkpoint."""
 
-    To be used within `arithmetic`.  At every checkpoint, the first at step 0, it hands on the rows since the one before
-    and the state, both the caller's own.
+    def __init__(
+        self,
+        ensemble: Transformer,
+        task: Task,
+        training: Training,
+        engine: Any,
+        evaluate: Callable[[Transformer], Iterable[Row]],
+    ):
+        self.ensemble, self.task, self.training, self.evaluate = ensemble, task, training, evaluate
+        self.seeds = torch.tensor(ensemble.seeds, device=ensemble.readout.weight.device)
+        self.optimiser = optimiser = Optimiser(ensemble.flatten(), ensemble.decay_mask(), training)
+        products = ensemble.at_precision("bfloat16" if training.precision == "bfloat16" else "float32")
+        self.gradient = engine.gradient(products, task, training, self.seeds, optimiser.gradient)
+        self.update = engine.update(optimiser) if hasattr(engine, "update") else optimiser.step
+        self.step, self.rows = 0, list[Row]()
+        self.diverged_at: list[int | None] = [None] * len(ensemble)
 
-    Args:
-        ensemble: the members; their weights change.
-        training: as in a study.
-        engine: a module with a function `gradient`, as `engines.load` gives it.
-        after: a state to go on from, whose own checkpoint is not repeated.
-        evaluate: measures the members at `Training.evaluation_steps`.
-        progress: told after each of these.
-        budget: checked before every interval but the first.
-    """
-    task, device, count = ensemble.task, ensemble.readout.weight.device, len(ensemble)
-    assert task is not None and ensemble.seeds is not None
-    seeds, size, step = torch.tensor(ensemble.seeds, device=device), training.batch_size, 0
-    optimiser = Optimiser(ensemble.flatten(), ensemble.decay_mask(), training)
-    products = ensemble.at_precision("bfloat16" if training.precision == "bfloat16" else "float32")
-    gradient = engine.gradient(products, task, training, seeds, optimiser.gradient)
-    update = engine.update(optimiser) if hasattr(engine, "update") else optimiser.step
-    diverged_at: list[int | None] = [None] * count
-    rows: list[Row] = []
+    def go_on(self, after: State) -> None:
+        """Take over a state."""
+        arrays, metadata = after
+        names = self.ensemble.weights()
+        self.ensemble.load({name: torch.from_numpy(arrays[f"weights/{name}"]) for name in names})
+        self.ensemble.step = self.step = metadata["step"]
+        self.diverged_at[:] = metadata["diverged_at"]
+        for name in _MOMENTS:
+            getattr(self.optimiser, name).copy_(torch.from_numpy(arrays[f"optimiser/{name}"]))
+        self.optimiser.alive.copy_(torch.tensor([gone is None for gone in self.diverged_at]))
 
-    def record(found: Iterable[Row]) -> None:
+    def kept(self) -> tuple[list[Row], State]:
+        """The rows since the last checkpoint, and the state, both the caller's own."""
+        tensors = {f"weights/{name}": weight for name, weight in self.ensemble.weights().items()}
+        tensors |= {f"optimiser/{name}": getattr(self.optimiser, name) for name in _MOMENTS}
+        arrays = {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()}
+        rows, self.rows = self.rows, []
+        return rows, (arrays, {"step": self.step, "diverged_at": [*self.diverged_at]})
+
+    def measure(self) -> None:
+        """Record what the members are worth."""
+        with torch.no_grad(), _fitting(f"{len(self.ensemble)} members on all held-out samples", "held_out"):
+            self._record(self.evaluate(self.ensemble))
+
+    def _record(self, found: Iterable[Row]) -> None:
         for row in found:
             metric, _, part = row["metric"].partition("@")
-            values = zip(row["value"].tolist(), diverged_at, strict=True)
-            value = [number if gone is None else None for number, gone in values]
-            whole = {"step": step, "samples": step * size, **row, "metric": metric, "value": value}
-            rows.append({**whole, "part": part} if part else whole)
+            values = zip(row["value"].tolist(), self.diverged_at, strict=True)
+            own = {"metric": metric, "value": [None if gone else number for number, gone in values]}
+            at = {"step": self.step, "samples": self.step * self.training.batch_size}
+            self.rows.append({**at, **row, **own, **({"part": part} if part else {})})
 
-    def measure() -> None:
-        with torch.no_grad(), _fitting(f"{count} members on all held-out samples", "held_out"):
-            record(evaluate(ensemble))
-
-    def train_until(stop: int) -> None:
-        nonlocal step
-        began, first, total = time.monotonic(), step, dict[str, Tensor]()
+    def until(self, stop: int) -> Progress:
+        """Train until after step `stop`, and measure."""
+        training, optimiser, count = self.training, self.optimiser, len(self.ensemble)
+        size = training.batch_size
+        began, first, total = time.monotonic(), self.step, dict[str, Tensor]()
         with _fitting(f"a step of {count} members with {size} samples each", "training.batch_size"):
             for number in range(first, stop):
-                losses = gradient(number)
+                losses = self.gradient(number)
                 for name, value in losses.items():
                     total[name] = total[name] + value if name in total else value
-                update(number, losses["loss"])
-        ensemble.step = step = stop
+                self.update(number, losses["loss"])
+        self.ensemble.step = self.step = stop
         # The last step may have overflowed weights from a loss that was still finite.
         optimiser.alive &= optimiser.flat.isfinite().all(1)
-        for index, alive in enumerate(optimiser.alive.tolist()):
-            if not alive and diverged_at[index] is None:
-                diverged_at[index] = stop
+        alive = zip(optimiser.alive.tolist(), self.diverged_at, strict=True)
+        self.diverged_at[:] = [gone or (None if each else stop) for each, gone in alive]
         means = {name: value / (stop - first) for name, value in total.items()}
         with torch.no_grad():  # scores of the last batch
-            batch = draw(task, seeds, "train", stop - 1, size, examples=training.examples)
-            scores = task.scores(ensemble(batch.inputs), batch)
-        found = {**means, **scores}
-        record({"split": "train", "metric": name, "value": value} for name, value in found.items())
-        measure()
+            batch = draw(self.task, self.seeds, "train", stop - 1, size, examples=training.examples)
+            found = {**means, **self.task.scores(self.ensemble(batch.inputs), batch)}.items()
+        self._record({"split": "train", "metric": name, "value": value} for name, value in found)
+        self.measure()
         rate = (stop - first) * size * count / max(time.monotonic() - began, 1e-9)
-        diverged = [index for index, gone in enumerate(diverged_at) if gone is not None]
-        progress(Progress(stop, training.steps, means["loss"].tolist(), rate, diverged))
-
-    def state() -> State:
-        tensors = {f"weights/{name}": weight for name, weight in ensemble.weights().items()}
-        tensors |= {f"optimiser/{name}": getattr(optimiser, name) for name in _MOMENTS}
-        arrays = {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()}
-        return arrays, {"step": step, "diverged_at": list(diverged_at)}
-
-    if after is None:
-        measure()
-        yield rows, state()
-    else:
-        arrays, metadata = after
-        weights = (name for name in arrays if name.startswith("weights/"))
-        ensemble.load({name.removeprefix("weights/"): torch.from_numpy(arrays[name]) for name in weights})
-        ensemble.step = step = metadata["step"]
-        diverged_at[:] = metadata["diverged_at"]
-        for name in _MOMENTS:
-            getattr(optimiser, name).copy_(torch.from_numpy(arrays[f"optimiser/{name}"]))
-        optimiser.alive.copy_(torch.tensor([gone is None for gone in diverged_at]))
-    per_step, evaluations = 0.0, training.evaluation_steps()
-    for target in (each for each in training.checkpoint_steps() if each > step):
-        if per_step and budget is not None:
-            budget.check(needed=per_step * (target - step))
-        first, began, rows = step, time.monotonic(), []
-        for stop in (each for each in evaluations if first < each <= target):
-            train_until(stop)
-        yield rows, state()
-        per_step = (time.monotonic() - began) / (target - first)
+        diverged = [index for index, gone in enumerate(self.diverged_at) if gone]
+        return Progress(stop, training.steps, means["loss"].tolist(), rate, diverged)
 
 
 @contextmanager
@@ -228,21 +221,21 @@ def arithmetic(threads: int | None = None, precision: str = "float32") -> Iterat
     float32 means float32, but on a GPU where `precision` is `"tf32"`, and sums of bfloat16 products are float32.
     """
     cuda, flushes = torch.backends.cuda.matmul, bool((torch.tensor([1e-30]) * 1e-10 == 0.0).all())
-    before = flushes, torch.get_num_threads(), torch.get_float32_matmul_precision()
-    reduced = cuda.allow_bf16_reduced_precision_reduction
+    before = flushes, torch.get_num_threads(), cuda.allow_bf16_reduced_precision_reduction
+    products = torch.get_float32_matmul_precision()
 
-    def use(flush: bool, threads: int, products: str) -> None:
+    def use(flush: bool, threads: int, reduced: bool, products: str) -> None:
         torch.set_flush_denormal(flush)
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(products)
+        cuda.allow_bf16_reduced_precision_reduction = reduced
 
-    use(True, threads or before[1], "highest")
-    cuda.allow_tf32, cuda.allow_bf16_reduced_precision_reduction = precision == "tf32", False
+    use(True, threads or before[1], False, "highest")
+    cuda.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
-        use(*before)
-        cuda.allow_bf16_reduced_precision_reduction = reduced
+        use(*before, products)
 
 
 @contextmanager

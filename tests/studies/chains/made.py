@@ -1,5 +1,7 @@
 """Runs without training: the record of a study, evidence that is made up or committed, its claims, and its page."""
 
+import re
+
 from hopscope.claims.judge import judge
 from hopscope.claims.verdict import Ledger
 from hopscope.page.page import write_page
@@ -51,3 +53,8 @@ def page_of(tmp_path, name, preset, rows=None, parquet=None, fields=None):
     run.write("claims.json", ledger.to_json())
     write_page(run, loaded)
     return run.read("report.html").decode(), ledger
+
+
+def words_of(page):
+    """The text of a page, without its scripts."""
+    return " ".join(re.sub(r"<[^>]*>", "", re.sub(r"(?s)<(script|style).*?</\1>", "", page)).split())

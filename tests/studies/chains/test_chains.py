@@ -1,4 +1,4 @@
-"""What studies of chains share: the recipe's fields, who learned what and when, and why a member failed."""
+"""What studies of chains share: the recipe's fields, and who learned what and when."""
 
 import math
 
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hopscope.errors import UserError
 from hopscope.runs import Evidence
 from hopscope.studies.chains import evidence as found
-from hopscope.studies.chains.diagnosis import diagnosed
 from hopscope.studies.chains.recipe import QUICK, Recipe, chains_of, exact_layers_of
 from hopscope.study.study import Configuration, Study
 from hopscope.theory import exact_layers
@@ -96,23 +95,3 @@ def test_the_smallest_depth_that_learned(evidence):
     apart = found.between_seeds(found.smallest_depths(evidence, labels, 1))
     assert apart.values.tolist() == [0.0, 2.0, 2.0] and apart.unit == "seed"
     assert found.between_seeds({3: math.inf, 5: math.nan}).note
-
-
-DONE, STUCK, FALLS = [1.0] * 4 + [0.1] * 4, [0.75] * 8, [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.6]
-
-
-@pytest.mark.parametrize(
-    "layers, losses, expected",
-    [
-        (4, {1: DONE, 2: DONE}, ("learned", "")),
-        (1, {1: STUCK, 2: STUCK}, ("early plateau", "too few layers")),
-        (2, {1: DONE, 2: STUCK}, ("only induction heads", "too few layers")),
-        (5, {1: DONE, 2: STUCK}, ("only induction heads", "not found")),
-        (5, {2: STUCK}, ("long chains fail", "no curriculum")),
-        (5, {1: DONE, 2: DONE, 3: FALLS}, ("long chains fail", "still falling")),
-        (5, {1: [], 2: []}, ("diverged", "not a number")),
-    ],
-)
-def test_why_a_member_failed(layers, losses, expected):
-    task = chains_of(max(losses))
-    assert diagnosed(task, QUICK.model_copy(update={"layers": layers}), losses) == expected

@@ -1,11 +1,10 @@
 """Pages of the studies of chains: of runs that learned all or nothing, with diverged members, and of committed runs."""
 
-import re
 from functools import partial
 from pathlib import Path
 
 import pytest
-from made import page_of, rows_of
+from made import page_of, rows_of, words_of
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 STUDIES = ("recipes", "first-steps", "depth")
@@ -48,11 +47,6 @@ def more_rows(name, outcome, diverged, planned):
                 "part": f"step_{step}",
                 "value": float(number),
             }
-
-
-def words_of(page):
-    """The text of a page, without its scripts."""
-    return " ".join(re.sub(r"<[^>]*>", "", re.sub(r"(?s)<(script|style).*?</\1>", "", page)).split())
 
 
 @pytest.fixture(autouse=True)

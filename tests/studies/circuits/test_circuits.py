@@ -1,12 +1,12 @@
 """Distances of circuits, claims on made-up evidence, and pages of runs that learned all, nothing, or diverged."""
 
-import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from made import page_of, rows_of
+from made import page_of, rows_of, words_of
 
-from hopscope.studies.chains.comparisons import graph_distance, path_distance, whole_distance
+from hopscope.studies.chains.readings import graphs_of, path_distance
 from hopscope.studies.circuits.claims import ahead
 from hopscope.study.load import load
 
@@ -14,20 +14,22 @@ RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 FLAGS = ("learned_all", "was_read", "rules_was_read")
 
 
-def circuit(*paths):
-    return frozenset(paths)
+def reading(*paths):
+    """A reading with one circuit, of layer, head, rows and what they read."""
+    names = ("layer", "head", "query", "target")
+    circuit = SimpleNamespace(
+        paths=[SimpleNamespace(**dict(zip(names, path, strict=True))) for path in paths]
+    )
+    return graphs_of(SimpleNamespace(minimal=[(circuit, 1)]))
 
 
 def test_distances_of_circuits():
-    one = circuit((0, 1, "second 1", "first 1"), (1, 0, "query 1", "second 1"))
-    moved = circuit((0, 2, "second 1", "first 1"), (1, 0, "query 1", "second 1"))
-    other = circuit((2, 0, "query 1", "match"))
-    for distance in (whole_distance, path_distance, graph_distance):
-        assert distance(frozenset({one}), frozenset({one})) == 0.0
-        assert distance(frozenset({one}), frozenset({other})) == 1.0
-    assert whole_distance(frozenset({one}), frozenset({moved})) == 1.0
-    assert path_distance(frozenset({one}), frozenset({moved})) == pytest.approx(2 / 3)
-    assert graph_distance(frozenset({one}), frozenset({moved})) == 0.0
+    one = reading((0, 1, "second 1", "first 1"), (1, 0, "query 1", "second 1"))
+    assert path_distance(one, one) == 0.0
+    assert path_distance(one, reading((2, 0, "query 1", "match"))) == 1.0
+    assert path_distance(one, reading((0, 2, "second 1", "first 1"))) == pytest.approx(1 / 2)
+    moved = reading((0, 2, "second 1", "first 1"), (1, 0, "query 1", "second 1"))
+    assert path_distance(one, moved) == 0.0  # which layer and head do a read is not counted
 
 
 @pytest.mark.parametrize(
@@ -59,19 +61,10 @@ def more_rows(outcome, diverged, planned):
                 yield {**at, "metric": flag, "value": None if gone else float(outcome == "learned")}
             if gone or outcome == "nothing":
                 continue
-            for metric, value in (
-                ("heads", 2.0),
-                ("paths", 3.0),
-                ("minimal_circuits", 1.0),
-                ("circuit_class", 0.0),
-            ):
-                yield {**at, "metric": metric, "value": value}
-            losses = {
-                "full": 0.02,
-                "rules": 0.03,
-                "recomputed": 0.02,
-                "complement": 0.7,
-                "random_circuits": 0.8,
+            for metric, value in {"heads": 2, "paths": 3, "minimal_circuits": 1, "circuit_class": 0}.items():
+                yield {**at, "metric": metric, "value": float(value)}
+            losses = {"full": 0.02, "rules": 0.03, "recomputed": 0.02, "complement": 0.7} | {
+                "random_circuits": 0.8
             }
             for part, value in losses.items():
                 yield {**at, "metric": "circuit_loss", "part": part, "value": value}
@@ -86,11 +79,6 @@ def more_rows(outcome, diverged, planned):
             for event in ("formed", "fell"):
                 for end, value in (("", 1.0), ("_at", 80.0), ("_at_low", 50.0), ("_at_high", 100.0)):
                     yield {**at, "part": "step_1", "metric": f"{event}{end}", "value": value}
-
-
-def words_of(page):
-    """The text of a page, without its scripts."""
-    return " ".join(re.sub(r"<[^>]*>", "", re.sub(r"(?s)<(script|style).*?</\1>", "", page)).split())
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ SEEDS = torch.tensor([3, 5])
 
 @pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
 def test_every_variant_is_a_task(fields):
-    task = Branching(chains=2, **fields)
+    task = Branching(chains=2, **{name.removeprefix("task."): value for name, value in fields.items()})
     check_task(task)
     batch = draw(task, SEEDS, "train", 7, 11)
     found = task.parts(batch.targets, batch)

@@ -23,7 +23,7 @@ from hopscope.studies.curriculum.study import (
     ways,
 )
 from hopscope.studies.curriculum.task import Curriculum
-from hopscope.studies.curriculum.wide import MODEL, waiting
+from hopscope.studies.curriculum.wide import MODEL
 from hopscope.tasks import Draws, check_task, draw
 from hopscope.training.config import Training, departures
 
@@ -196,16 +196,3 @@ def test_the_excess_is_of_other_ways_over_other_seeds(gone):
             [value] * (5 - len(gone))
         )
         assert samples.interval == pytest.approx((value, value))
-
-
-def test_who_still_waits():
-    figure = waiting(
-        lambda evidence: {"chains": {"a way": {0: 30.0, 1: 60.0, 2: math.inf, 3: math.nan}}}, "it"
-    )
-    found = figure.draw.shown["rows"](evidence_of(lambda members: []))
-    assert [(row["at"], row["value"]) for row in found] == [
-        (0, 1.0),
-        (30.0, 2 / 3),
-        (60.0, 1 / 3),
-        (90, 1 / 3),
-    ]

@@ -9,7 +9,6 @@ from hopscope.claims.crossings import Crossing
 from hopscope.errors import UserError
 from hopscope.studies.chains.circuits import Place
 from hopscope.studies.emergence.claims import before_induction, out_of_order
-from hopscope.studies.emergence.events import run_words
 from hopscope.study.load import load
 
 
@@ -31,22 +30,16 @@ NEVER = Crossing(None, None, None, 30.0)
     ],
 )
 def test_neighbouring_steps_in_order(times, after, before):
-    formed = {Place(5, None, None, f"step_{k}"): time for k, time in enumerate(times, 1) if time is not None}
-    found = [out_of_order(formed, 5, len(times), wanted) for wanted in ("after", "before")]
+    formed = {Place.of_step(5, k): time for k, time in enumerate(times, 1) if time is not None}
+    found = [out_of_order(formed, len(times), 5, wanted) for wanted in ("after", "before")]
     assert found == pytest.approx([after, before], nan_ok=True)
 
 
 def test_reads_before_the_induction_head():
     paths = [Place(3, layer, 0, "query 1 → second 2") for layer in (1, 2)]
-    formed = {Place(3, None, None, "step_1"): at(10, 20), paths[0]: at(0, 10), paths[1]: at(20, 30)}
-    assert before_induction(formed, 3, paths) == 1.0
-    assert math.isnan(before_induction({}, 3, paths))
-
-
-def test_runs_in_words():
-    assert [run_words(part) for part in ("nothing clamped", "step_2", "control for step_3")] == [
-        "nothing clamped", "the read for x₂ clamped", "control for x₃",
-    ]  # fmt: skip
+    formed = {Place.of_step(3, 1): at(10, 20), paths[0]: at(0, 10), paths[1]: at(20, 30)}
+    assert before_induction(formed, paths, 3) == 1.0
+    assert math.isnan(before_induction({}, paths, 3))
 
 
 @pytest.mark.parametrize("crossed", [1, 3])

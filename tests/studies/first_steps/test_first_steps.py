@@ -15,6 +15,7 @@ from hopscope.studies.first_steps.study import (
     WITHOUT,
     Options,
     configurations,
+    diagnosed,
     growth,
     label,
     rises,
@@ -84,10 +85,8 @@ def test_every_member_has_one_signature(context):
     evidence = made_up({WITH: [(0.1, 0.2), (0.1, 0.9)]})
     rows = [*signatures.function(SimpleNamespace(**{**vars(context), "evidence": evidence}))]
     found = {(row["metric"], row["part"]): row["value"] for row in rows}
-    assert found["signature", "learned"] == [1.0, 0.0] and found["signature", "only induction heads"] == [
-        0.0,
-        1.0,
-    ]
+    assert found["signature", "learned"] == [1.0, 0.0]
+    assert found["signature", "only induction heads"] == [0.0, 1.0]
     assert sum(sum(value) for (metric, _), value in found.items() if metric == "cause") == 1.0
 
 
@@ -96,3 +95,23 @@ def test_growth_counts_layers_by_seed():
              label(2, 1): [(0.9, 0.9)] * 2, label(2, 3): [(0.1, 0.1), (0.1, 0.1)]}  # fmt: skip
     found = growth(Options(layers=(1, 3), most_steps=2), made_up(final))
     assert found.values.tolist() == [0.0, 2.0] and found.unit == "seed"
+
+
+DONE, STUCK, FALLS = [1.0] * 4 + [0.1] * 4, [0.75] * 8, [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.6]
+
+
+@pytest.mark.parametrize(
+    "layers, losses, expected",
+    [
+        (4, {1: DONE, 2: DONE}, ("learned", "")),
+        (1, {1: STUCK, 2: STUCK}, ("early plateau", "too few layers")),
+        (2, {1: DONE, 2: STUCK}, ("only induction heads", "too few layers")),
+        (5, {1: DONE, 2: STUCK}, ("only induction heads", "not found")),
+        (5, {2: STUCK}, ("long chains fail", "no curriculum")),
+        (5, {1: DONE, 2: DONE, 3: FALLS}, ("long chains fail", "still falling")),
+        (5, {1: [], 2: []}, ("diverged", "not a number")),
+    ],
+)
+def test_why_a_member_failed(layers, losses, expected):
+    task = chains_of(max(losses))
+    assert diagnosed(task, QUICK.model_copy(update={"layers": layers}), losses) == expected

@@ -15,8 +15,17 @@ from hopscope.claims.judge import judge
 from hopscope.errors import UserError
 from hopscope.runs import Evidence
 from hopscope.studies.natural import texts as module
-from hopscope.studies.natural.claims import DEEPEST, TEXT, UNIFORM, ZIPF, claims
-from hopscope.studies.natural.study import Options, configurations, hops, study
+from hopscope.studies.natural.study import (
+    DEEPEST,
+    TEXT,
+    UNIFORM,
+    ZIPF,
+    Options,
+    claims,
+    configurations,
+    hops,
+    study,
+)  # fmt: skip
 from hopscope.studies.natural.texts import DEFINITIONS, PARTS, USUAL, Text, by_blocks, labels, texts
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "natural"
@@ -57,6 +66,12 @@ def test_of_one_block_the_excess_is_that_of_the_text(words):
     # What one hop finds: as often as it does, less the share of chance of what could need a hop.
     rate = np.mean([(each == 1).mean() for each in chance])
     assert found.shape == (1, 3) and math.isclose(found[0, 0], (own == 1).mean() - rate, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("words", [99, 1 << 31])
+def test_words_are_bounded(words):
+    with pytest.raises(UserError, match="words: expected"):
+        study.changed({"words": words})
 
 
 def test_every_mixture_is_trained_once():

@@ -12,8 +12,7 @@ FLOOR = math.log(120) / 5
 IDS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P9b", "P10a", "P10b", "P11", "P12"]
 PLAIN, RECALLING, MEMORISING = "d16/1 plain", "d32/2 repeats", ("d32/2 plain V=4", "d32/2 plain")
 STUDY = study.changed({"all_configurations": True, "sweeps": ("memorisation",)})
-LOST = {"recall_lost_with_recall_head": 0.6, "elimination_lost_with_recall_head": 0.05,
-        "elimination_lost_with_elimination_head": 0.7, "recall_lost_with_elimination_head": 0.1}  # fmt: skip
+LOST = {"recall_lost": (0.1, 0.6), "elimination_lost": (0.7, 0.05)}
 MAPS = {
     "x_rows_to_earlier_y": (0.4, 0.95),
     "y_rows_to_themselves": (0.7, 0.1),
@@ -57,10 +56,10 @@ PERFECT = {
         at("repeat_max_ae_of_sample"): 0.04, **BELIEFS, **FFN,
         **{at("last_row_change", "battery", f"earlier_rows.{by}.{kind}"): 0.01 * (kind == "plain")
            for by in ("uniform", "identity", "random") for kind in ("repeats", "plain")},
-        **{at(name, "roles", "assignment"): value for name, value in LOST.items()},
+        **{at(name, "roles", None, head): value for name, of in LOST.items() for head, value in enumerate(of)},
         **{at(name, "roles", "heat_map", head): value for name, of in MAPS.items() for head, value in enumerate(of)},
     },
-    MEMORISING[1]: {SHARE: 0.05, **MEMORY, **{at(name, "roles", "assignment"): 0.0 for name in LOST}},
+    MEMORISING[1]: {SHARE: 0.05, **MEMORY, **{at(name, "roles", None, head): 0.0 for name in LOST for head in (0, 1)}},
     MEMORISING[0]: {SHARE: 0.8, **MEMORY},
 }  # fmt: skip
 """What every claim of the source would need."""
@@ -115,7 +114,8 @@ REFUTED = [
     ("P7", PLAIN, {at("tilt_correlation", "posteriors"): 0.3, at("train_minus_held_out", "posteriors"): 0.1}),
     ("P8", "d32/1 repeats", {at("recall"): 0.95}),
     ("P8", RECALLING, {at("recall"): one_of_ten(1.0, 0.98)}),
-    *(("P9", RECALLING, {at(name, "roles", "assignment"): one_of_ten(value, 0.3)}) for name, value in LOST.items()),
+    *(("P9", RECALLING, {at(name, "roles", None, head): one_of_ten(value, 0.3)})
+      for name, of in LOST.items() for head, value in enumerate(of)),
     ("P9b", RECALLING, head("x_rows_to_earlier_y", 0.1, one_of_ten(0.95, 0.89))),
     ("P10a", RECALLING, {at("recall", "battery", "mlp_ablation.mean"): 0.6}),
     ("P10b", RECALLING, {at("last_row_change", "battery", f"earlier_rows.{by}.plain"): one_of_ten(0.1, 1e-7)
@@ -141,7 +141,8 @@ SHOWN = {
     "P6": (PLAIN, {at("repeat_mae"): 0.01}),
     "P7": (PLAIN, {at("tilt_control", "posteriors"): 0.2}),
     "P8": (MEMORISING[1], {at("recall"): 0.5}),
-    "P9": (MEMORISING[1], {at(name, "roles", "assignment"): value for name, value in LOST.items()}),
+    "P9": (MEMORISING[1], {at(name, "roles", None, head): value
+                           for name, of in LOST.items() for head, value in enumerate(of)}),
     "P9b": (RECALLING, head("x_rows_to_earlier_y", 0.95, 0.95) | head("y_rows_to_themselves", 0.7, 0.6)
             | head("x_rows_to_preceding_y", 0.6, 0.6)),
     "P10a": (PLAIN, {at("elimination", "battery", "mlp_ablation.mean"): 0.1}),

@@ -14,7 +14,6 @@ from hopscope.studies.sharing.study import (
     Options,
     configurations,
     layers_saved,
-    order_name,
 )
 from hopscope.studies.sharing.task import Sharing
 from hopscope.tasks import check_task, draw
@@ -28,9 +27,10 @@ def drawn(**fields):
     return task, draw(task, SEEDS, "train", 7, 11)
 
 
-@pytest.mark.parametrize(
-    "fields", [*VARIANTS.values(), {"order": (2, 1)}, {"targets": "last", "second": "turned"}]
-)
+@pytest.mark.parametrize("fields", [
+    *({name.removeprefix("task."): value for name, value in each.items()} for each in VARIANTS.values()),
+    {"order": (2, 1)}, {"targets": "last", "second": "turned"},
+])  # fmt: skip
 def test_every_variant_is_a_task(fields):
     task, batch = drawn(**fields)
     check_task(task)
@@ -96,7 +96,7 @@ def test_layers_that_an_order_saves():
     members, rows = [], []
     for (order, layers), values in final.items():
         for seed, loss in enumerate(values):
-            name, number = at_depth(order_name(order), layers), len(members)
+            name, number = at_depth(order, layers), len(members)
             members.append(
                 {"member": number, "seed": seed, "configuration": name, "overrides": {}, "unit": name}
             )

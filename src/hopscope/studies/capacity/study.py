@@ -13,10 +13,10 @@ from hopscope.claims import Claim, Samples, at_least
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import LEARNED, has, learned, learned_in, smallest_depths
+from hopscope.studies.chains.evidence import LEARNED, learned_in
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.curriculum import wide
-from hopscope.study.study import Configuration, Study
+from hopscope.study.study import Configuration
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -59,7 +59,7 @@ AXES: dict[str, tuple[str, int | None, Callable[[int], str]]] = {
 }
 """Option → the field that it varies, the standard value, and how a variant is called."""
 
-STANDARD, KEPT, FRESH = "standard", "begun at a solution", "drawn"
+STANDARD = "standard"
 
 
 def called(axis: str, value: int) -> str:
@@ -98,12 +98,7 @@ def at_solution(options: Options) -> dict[str, float]:
 
 def configurations(options: Options) -> list[Configuration]:
     """Every variant at every depth, then the models at the fewest layers possible."""
-    grid = [
-        Configuration(label=wide.at_depth(name, layers), overrides={**fields, "model.layers": layers})
-        for name, fields in variants(options).items()
-        for layers in options.layers
-    ]
-    return grid + [
+    return wide.by_depth(variants(options), options.layers) + [
         Configuration(label=name, overrides={**WITNESS_SHAPE, "training.learning_rate": rate})
         for name, rate in at_solution(options).items()
     ]
@@ -118,15 +113,17 @@ def start(job: Any) -> dict[str, Any] | None:
 
     if not job.label.startswith("begun at"):
         return None
-    noise, found = float(job.label.partition(", noise ")[2] or 0.0), {}
+    noise = float(job.label.partition(", noise ")[2] or 0.0)
     solution = witness(Retrieval(**job.task["fields"])).state_dict()
-    for place, (name, weight) in enumerate(solution.items()):
-        copies = []
-        for member in job.members:
-            generator = torch.Generator().manual_seed((member.init_seed << 8) + place)
-            copies.append(weight * (1.0 + noise * torch.randn(weight.shape, generator=generator)))
-        found[name] = torch.stack(copies)
-    return found
+
+    def noisy(weight: torch.Tensor, seed: int) -> torch.Tensor:
+        drawn = torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed))
+        return weight * (1.0 + noise * drawn)
+
+    return {
+        name: torch.stack([noisy(weight, (member.init_seed << 8) + place) for member in job.members])
+        for place, (name, weight) in enumerate(solution.items())
+    }
 
 
 # What is claimed.
@@ -137,32 +134,20 @@ def more_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
 
     A variant that no depth learned counts as one layer more than the most that were tried.
     """
-    variants = [wide.at_depths(called("heads", pick(options.heads)), options.layers) for pick in (min, max)]
-    least, most = (smallest_depths(evidence, labels, STEPS) for labels in variants)
-    beyond = max(options.layers) + 1
+    names, beyond = [called("heads", pick(options.heads)) for pick in (min, max)], max(options.layers) + 1
+    least, most = (wide.least(evidence, name, options.layers, STEPS) for name in names)
     more = [
         min(least[seed], beyond) - of_most if of_most < beyond else math.nan for seed, of_most in most.items()
     ]
     return {"heads": Samples(more, unit="seed")}
 
 
-def at_fewest(evidence: "Evidence") -> dict[str, Any]:
-    """Who knows x₂ with the fewest layers possible: begun at the hand-built solution, and drawn."""
-    nothing = Samples([], note=f"no models with {counted(EXACT, 'layer')}")
-    names = {KEPT: begun(RATES[0]), FRESH: wide.at_depth(STANDARD, EXACT)}
-    return {
-        part: learned(evidence, name, STEPS) if has(evidence, name) else nothing
-        for part, name in names.items()
-    }
-
-
 def claims(options: Options) -> Iterator[Claim]:
     """What is claimed of these variants."""
-    claim = partial(
-        Claim, source="summary of the paper, open question 2 and design trade-offs", kind="general", seeds_needed=8,
-        at_scale=wide.smaller_scale,
-    )  # fmt: skip
-    layer, standard = at_least(1.0, unit="layers"), wide.at_depths(STANDARD, options.layers)
+    claim = partial(wide.open_claim, source="summary of the paper, open question 2 and design trade-offs")
+    layer = at_least(1.0, unit="layers")
+    kept = {"begun at a solution": (begun(RATES[0]), STEPS)}
+    drawn = {"drawn": (wide.at_depth(STANDARD, EXACT), STEPS)}
     yield claim(
         id="S4b",
         statement="Fewer heads in a layer need more layers.",
@@ -171,7 +156,9 @@ def claims(options: Options) -> Iterator[Claim]:
         value=partial(more_layers, options),
         must={"heads": layer},
         rule="mean",
-        controls={"the standard model, from one seed to the next": wide.apart(standard, STEPS)},
+        controls={
+            "the standard model, from one seed to the next": wide.apart(STANDARD, options.layers, STEPS)
+        },
         must_not=layer,
     )
     yield claim(
@@ -179,25 +166,22 @@ def claims(options: Options) -> Iterator[Claim]:
         statement="With the fewest layers possible, solutions are stable under training, but out of its reach.",
         protocol="share of seeds with a final held-out loss of x₂ under 0.5: models that begin at a hand-built "
         "solution, and standard models with as many layers, whose weights are drawn",
-        value=at_fewest,
-        must={KEPT: wide.MOST, FRESH: wide.FEW},
+        **wide.shares(
+            (kept, wide.MOST), (drawn, wide.FEW), controls={"the solution's shape, drawn": (DRAWN, STEPS)}
+        ),
         rule="mean",
-        controls=wide.learners({"the solution's shape, drawn": (DRAWN, STEPS)}),
-        must_not=wide.MOST,
     )
-    few = [layers for layers in options.layers if layers < EXACT]
-    shallow = {wide.at_depth(name, layers): name for name in variants(options) for layers in few}
-    if shallow:
-        deepest = max(options.layers)
-        as_deep = {part: (wide.at_depth(name, deepest), STEPS) for part, name in shallow.items()}
+    few, names = [layers for layers in options.layers if layers < EXACT], variants(options)
+    if shallow := wide.cells_of(names, few, STEPS):
+        deepest = [(wide.at_depth(name, max(options.layers)), STEPS) for name in names for _ in few]
         yield claim(
             id="S4c",
             statement=f"No capacity makes fewer than {counted(EXACT, 'layer')} enough.",
             protocol="share of models that learned x₂ with fewer layers than the model of information flow "
             "allows, every seed of every variant; the control is each variant at the largest depth",
-            **wide.shares(({part: (part, STEPS) for part in shallow}, wide.NONE)),
+            **wide.shares((shallow, wide.NONE)),
             at_scale=wide.unsettled,
-            controls={"the deepest": learned_in(as_deep)},
+            controls={"the deepest": learned_in(dict(zip(shallow, deepest, strict=True)))},
             must_not=wide.NONE,
         )
 
@@ -215,17 +199,13 @@ def figures(options: Options) -> list[charts.Figure]:
 
 FEWER: dict[str, Any] = {"heads": (1, 4), "head_sizes": (2, 8), "symbol_dims": (4,), "chains": (4,)}
 
-study = Study(
+study = wide.open_study(
     name="capacity",
     question="does capacity move the smallest number of layers that learns, and do fewer heads need more layers?",
     task=chains_of(STEPS),
-    completion="gpt2-base",
-    model=wide.MODEL,
-    training=wide.TRAINING,
     options=Options(),
     configurations=configurations,
     start=start,
-    seeds=8,
     claims=claims,
     figures=figures,
     presets={
@@ -238,6 +218,4 @@ study = Study(
         "laptop": "about 8 min on two cores",
         "workstation": "under two hours on two busy cores: 504 models",
     },
-    page="page.md.j2",
-    held_out=512,
 )

@@ -1,7 +1,7 @@
 """Who learned what, and when, from the evidence of a study of chains; and what a run lacks of its study."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ def has(evidence: "Evidence", label: str) -> bool:
 
 def learned(evidence: "Evidence", label: str, symbol: int | str) -> Any:
     """1 for each member of a configuration that learned a symbol (its step or name), else 0; diverged: none."""
+    if not has(evidence, label):
+        return Samples([], note=f"no models of {label}")
     metric = f"loss_step_{symbol}" if isinstance(symbol, int) else f"loss_{symbol}"
     losses = evidence.last(metric, configuration=label)
     return (losses < LEARNED).astype(float).where(losses.notna())
@@ -56,8 +58,18 @@ def learned_in(cells: Mapping[str, tuple[str, int | str]]) -> Callable[["Evidenc
 
 def steps_learned(evidence: "Evidence", label: str, steps: int) -> dict[int, float]:
     """Seed → how many of the steps 1 … `steps` a configuration learned; NaN where it diverged."""
+    if not has(evidence, label):
+        return {}
     total = sum(learned(evidence, label, step) for step in range(1, steps + 1))
     return {evidence.seeds[member]: float(value) for member, value in total.items()}
+
+
+def final_rows(
+    evidence: "Evidence", metric: str, label: str, part: str | None = None, /, **told: Any
+) -> Iterator[dict[str, Any]]:
+    """Rows of a figure: the last value of a metric of each member of a configuration, with what tells them apart."""
+    for member, value in evidence.last(metric, configuration=label, part=part).items():
+        yield {**told, "member": member, "seed": evidence.seeds[member], "value": value}
 
 
 def times_learned(evidence: "Evidence", label: str, part: str) -> dict[int, float]:

@@ -82,16 +82,10 @@ def explorer(context: Context) -> Rows:
     member = context.members[0]
 
     def at(step: int) -> Rows:
-        file = context.save(
-            f"explorer-{member}", explored(context.at(context.unit, step).ensemble, context.task)
-        )
-        yield {
-            "metric": "explorer",
-            "member": member,
-            "value": SAMPLES,
-            "step": step,
-            "file": f"{file}.about",
-        }
+        shown = explored(context.at(context.unit, step).ensemble, context.task)
+        file = context.save(f"explorer-{member}", shown)
+        where = {"member": member, "step": step, "file": f"{file}.about"}
+        yield {"metric": "explorer", "value": SAMPLES, **where}
 
     for step in spread(context.unit.steps, MOST_CHECKPOINTS):
         if context.unit.diverged_at(step)[0] is None:

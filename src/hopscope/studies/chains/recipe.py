@@ -147,11 +147,7 @@ def chains_of(steps: int) -> Retrieval:
 
 
 def check_names(field: str, asked: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a name that a field of a study's options does not know.
-
-    Raises:
-        ValueError: `known` lacks one of the names.
-    """
+    """Refuse a name that a field of a study's options does not know, by a `ValueError`."""
     for name in asked:
         if name not in known:
             raise ValueError(f"{field}: expected some of {', '.join(known)}, found {name!r}")

@@ -6,38 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hopscope.claims import Claim, Samples, at_least, at_most
-from hopscope.studies.chains.circuit_claims import (
-    LEAST_MODELS,
-    NONE_READ,
-    TRUST,
-    lacks,
-    loss_follows_heads,
-    unseen,
-    ways,
-)
-from hopscope.studies.chains.circuits import (
-    PREFIX,
-    READ_LEARNED,
-    ChainOptions,
-    Place,
-    Proof,
-    by_seed,
-    independent,
-    last_of,
-    learned_members,
-    of_places,
-    of_read,
-    times,
-)
+from hopscope.studies.chains import circuits as chains
+from hopscope.studies.chains.circuits import ChainOptions, Place, Proof
 from hopscope.studies.chains.recipe import COMPLETED
 from hopscope.study.study import Study
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from hopscope.runs import Evidence
-
-RANDOM = "loss of random circuits of the same size"
 
 REACHED = 0.01
 """Squared error that the paper's models of 12 layers stay under (section 8.2)."""
@@ -66,98 +41,76 @@ N14 = {"share that doubles": at_least(0.75, "fraction"), "more than a quarter": 
 
 def final_loss(evidence: "Evidence") -> dict[str, Samples]:
     """The final loss of every model, by seed, and whether it is as low as the paper's."""
-    losses = evidence.last("final_loss").reindex(independent(evidence))
+    losses = evidence.last("final_loss").reindex(chains.independent(evidence))
     # At least half of the seeds at a loss or below is the same as a median at it or below.
     reached = (losses <= REACHED).astype(float).where(losses.notna())
-    known = losses.dropna()
-    note = f"median {known.median():.4g}" if len(known) else ""
-    return dict(zip(R4, (Samples(reached, "seed", note=note), by_seed(losses)), strict=True))
+    note = f"median {losses.median():.4g}" if losses.notna().any() else ""
+    return dict(zip(R4, (Samples(reached, "seed", note=note), chains.by_seed(losses)), strict=True))
 
 
 def untrained_loss(evidence: "Evidence") -> Samples:
     """Held-out loss of every model before its first step, which must not be small."""
-    if "loss" not in evidence:
-        return by_seed({}, "not measured")
-    curves = evidence.rows("loss", measure="training", step=0)
-    return by_seed(curves.set_index("member")["value"].reindex(independent(evidence)), "not measured")
+    curves = evidence.rows("loss", measure="training", step=0).set_index("member")["value"]
+    return chains.by_seed(curves.reindex(chains.independent(evidence)), "not measured")
 
 
 # R5 to R7.
 
 
-def random_circuits(options: ChainOptions, evidence: "Evidence") -> Samples:
+def random_circuits(evidence: "Evidence") -> Samples:
     """Loss under the rules of random circuits of the same size: were it as low, a model's own would say nothing."""
-    members = learned_members(options, evidence)
-    return by_seed(last_of(evidence, "rules_circuit_loss", members, "random_circuits"), NONE_READ)
+    members = chains.learned_members(evidence)
+    return chains.by_seed(chains.last_of(evidence, "rules_circuit_loss", members, "random_circuits"))
 
 
-def few_heads(options: ChainOptions, evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+def few_heads(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """How many heads the circuit has, and whether the first that reads a single token links the tokens of a pair."""
-    metrics = ("reading_heads" if proof == "rules" else "heads", "first_read_links_pair")
+    metrics = "reading_heads" if proof == "rules" else "heads", "first_read_links_pair"
     return {
-        name: by_seed(of_read(options, evidence, f"{PREFIX[proof]}{metric}", proof), NONE_READ)
+        name: chains.by_seed(chains.of_read(evidence, proof, metric))
         for name, metric in zip(R5, metrics, strict=True)
     }
 
 
-def own_distance(options: ChainOptions, evidence: "Evidence") -> Samples:
+def own_distance(evidence: "Evidence") -> Samples:
     """Distance of the circuits of two readings of one model: were it large, the reader would tell nothing of seeds."""
-    return by_seed(of_read(options, evidence, "rules_reread_graph_distance", "rules"), NONE_READ)
+    return chains.by_seed(chains.of_read(evidence, "rules", "reread_graph_distance"))
 
 
 def distinct_circuits(options: ChainOptions, evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """How much farther the circuits of two seeds are apart than two readings, and heads beyond the least number."""
     # A layer has one head in the paper, so the least number of layers is that of heads.
     least = options.exact(options.steps)[options.steps]
-    needed = of_read(options, evidence, f"{PREFIX[proof]}heads_needed", proof) - least
-    return dict(zip(R6, (_apart(options, evidence, proof), by_seed(needed, NONE_READ)), strict=True))
+    needed = chains.of_read(evidence, proof, "heads_needed") - least
+    return dict(zip(R6, (_apart(evidence, proof), chains.by_seed(needed)), strict=True))
 
 
-def _apart(options: ChainOptions, evidence: "Evidence", proof: Proof) -> Samples:
+def _apart(evidence: "Evidence", proof: Proof) -> Samples:
     from hopscope.claims.intervals import excess_interval
 
-    within = of_read(options, evidence, f"{PREFIX[proof]}reread_graph_distance", proof)
-    known = [int(member) for member in within.dropna().index]
+    within = chains.of_read(evidence, proof, "reread_graph_distance")
+    known = within.dropna()
     if len(known) < 2:
-        return by_seed({}, "fewer than two members that learned the chain were read twice")
-    between = _distances(evidence, f"{PREFIX[proof]}circuit_graph_distance", known)
-    others = between.sum(axis=1) / (len(known) - 1)
-    interval = excess_interval(between.to_numpy(), list(within[known]))
-    return Samples((others - within[known]).reindex(within.index), unit="seed", interval=interval)
-
-
-def _distances(evidence: "Evidence", metric: str, members: list[int]) -> "pd.DataFrame":
-    rows = evidence.rows(metric)
+        return chains.by_seed({}, "fewer than two members that learned the chain were read twice")
+    rows = evidence.rows(f"{chains.PREFIX[proof]}circuit_graph_distance")
     table = rows.assign(other=rows["part"].str.removeprefix("member ").astype(int))
     wide = table.pivot_table(index="member", columns="other", values="value")
-    return wide.reindex(index=members, columns=members).fillna(0.0)
+    between = wide.reindex(index=known.index, columns=known.index).fillna(0.0)
+    beyond = between.sum(axis=1) / (len(known) - 1) - known
+    interval = excess_interval(between.to_numpy(), known.tolist())
+    return Samples(beyond.reindex(within.index), unit="seed", interval=interval)
 
 
-def removals(options: ChainOptions, evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """What the circuit reaches by its rules on unseen sequences, and what taking reads of single tokens away costs."""
-    metric, members = f"{PREFIX[proof]}unseen_loss_without", learned_members(options, evidence)
-    first: dict[int, float] = {}
-    reads: dict[int, list[tuple[int, float]]] = {}
-    for place, found in of_places(evidence, [metric]).items():
-        if not place.part.startswith("rules: "):
-            continue
-        if place.layer is None:
-            first[place.member] = found[metric]
-        else:
-            reads.setdefault(place.member, []).append((place.layer, found[metric]))
-    later = {
-        member: [loss for layer, loss in reads[member] if layer > min(reads[member])[0]]
-        for member in members
-        if member in reads
-    }
-    values = (
-        unseen(options, evidence, proof, "rules"),
-        {member: min(later.get(member, []), default=math.nan) for member in members},
-        {member: max(later.get(member, []), default=math.nan) for member in members},
-        {member: first.get(member, math.nan) for member in members},
-    )
+    rows = chains.rows_of(evidence, f"{chains.PREFIX[proof]}unseen_loss_without")
+    rows = rows[rows["part"].str.startswith("rules: ")]
+    first, reads = rows[rows["layer"].isna()].set_index("member")["value"], rows.dropna(subset="layer")
+    lowest, members = reads.groupby("member")["layer"].transform("min"), chains.learned_members(evidence)
+    later = reads[reads["layer"] > lowest].groupby("member")["value"]
+    values = (chains.unseen(evidence, proof), later.min(), later.max(), first)
     none = "no member that learned the chain has two reads of single tokens in different layers"
-    return {name: by_seed(each, none) for name, each in zip(R7, values, strict=True)}
+    return {name: chains.by_seed(each.reindex(members), none) for name, each in zip(R7, values, strict=True)}
 
 
 # N10, N14 and N17, which no source makes.
@@ -165,15 +118,15 @@ def removals(options: ChainOptions, evidence: "Evidence", proof: Proof) -> dict[
 
 def of_completion(own: str, evidence: "Evidence") -> dict[str, Samples]:
     """The final loss of every model, in the part of the completion that the run was trained by."""
-    losses = by_seed(evidence.last("final_loss").reindex(independent(evidence)))
     none = {name: Samples([], unit="seed", note=f"{name} was not run") for name in N10}
-    return {name: losses if name == own else none[name] for name in N10}
+    losses = chains.by_seed(evidence.last("final_loss").reindex(chains.independent(evidence)))
+    return none | ({own: losses} if own in N10 else {})
 
 
 def lacks_of_models(options: ChainOptions, own: str, evidence: "Evidence") -> str:
     """What a run lacks for N10: it takes the paper's models, and two completions."""
     others = [f"no models of {name}" for name in N10 if name != own]
-    return ", ".join(filter(None, [options.lacks, *others]))
+    return ", ".join(filter(None, [options.lacks(evidence), *others]))
 
 
 _PAIR = re.compile(r"(?:first|second) (\d+)")
@@ -186,28 +139,13 @@ def ahead(read: str) -> bool:
     return row is not None and any(int(pair) > int(row[1]) for pair in targets)
 
 
-def doubles(options: ChainOptions, evidence: "Evidence") -> dict[int, bool]:
-    """Member whose circuit was read → whether a pair looks ahead in it and a step is lost without that."""
-    read = of_read(options, evidence, "was_read", "both")
-    found = dict.fromkeys((int(member) for member, value in read.items() if value == 1.0), False)
-    for place in of_places(evidence, ["needed_for"]):
-        if place.member in found and ahead(place.part):
-            found[place.member] = True
-    return found
+def doubling(evidence: "Evidence") -> dict[str, Samples]:
+    """1 for each read circuit that doubles, else 0, of members that learned the chain (N14).
 
-
-def doubling(options: ChainOptions, evidence: "Evidence") -> dict[str, Samples]:
-    """1 for each read circuit that doubles, else 0, of members that learned the chain (N14)."""
-    found = doubles(options, evidence)
-    values = {member: float(found.get(member, math.nan)) for member in learned_members(options, evidence)}
-    return dict.fromkeys(N14, by_seed(values, NONE_READ))
-
-
-def lacks_of_circuits(options: ChainOptions, evidence: "Evidence") -> str:
-    """What a run lacks for N14, in words."""
-    read = int((of_read(options, evidence, "was_read", "both") == 1.0).sum())
-    words = [f"D {options.steps}, not {STEPS}"] * (options.steps != STEPS)
-    return ", ".join(words + [f"{read} of {DOUBLING_CIRCUITS} read circuits"] * (read < DOUBLING_CIRCUITS))
+    In one that does, a pair looks ahead, and a step is lost without that.
+    """
+    looking = {place.member for place in chains.of_places(evidence, "needed_for") if ahead(place.part)}
+    return dict.fromkeys(N14, chains.of_each_read(evidence, "both", lambda member: float(member in looking)))
 
 
 def first_and_rest(options: ChainOptions, evidence: "Evidence") -> Samples:
@@ -217,32 +155,21 @@ def first_and_rest(options: ChainOptions, evidence: "Evidence") -> Samples:
     """
     from scipy.stats import rankdata
 
-    fell = times(evidence, "fell")
-    pairs: dict[int, tuple[float, float]] = {}
-    for member in independent(evidence):
-        first, last = (fell.get(Place(member, None, None, f"step_{step}")) for step in (1, options.steps))
+    fell, pairs = chains.times(evidence, "fell"), list[tuple[float, float]]()
+    for member in chains.independent(evidence):
+        first, last = (fell.get(Place.of_step(member, step)) for step in (1, options.steps))
         if first is not None and first.time is not None:
-            rest = math.inf if last is None or last.time is None else last.time - first.time
-            pairs[member] = first.time, rest
-    ranked = [rankdata([pair[column] for pair in pairs.values()]).tolist() for column in (0, 1)]
+            end = math.inf if last is None or last.time is None else last.time
+            pairs.append((first.time, end - first.time))
+    ranked = [rankdata(column) for column in zip(*pairs, strict=True)]
     return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else "no first loss fell")
-
-
-def lacks_of_seeds(options: ChainOptions, evidence: "Evidence") -> str:
-    """What a run lacks for N17, in words."""
-    seeds = len(independent(evidence))
-    words = ["a chain of one step, whose first loss is its last"] * (options.steps < 2)
-    return ", ".join(words + [f"{seeds} of {SEEDS} seeds"] * (seeds < SEEDS))
 
 
 def claims(options: ChainOptions, study: Study) -> list[Claim]:
     """The ledger of the study."""
-    random = {RANDOM: partial(random_circuits, options)}
-    paper = partial(
-        Claim, seeds_needed=LEAST_MODELS, source_n=LEAST_MODELS, at_scale=partial(lacks, options), trust=TRUST,
-        kind="existence",
-    )  # fmt: skip
-    own = partial(Claim, source="docs/protocols.md, Revision 3", trust=TRUST)
+    D, random = options.steps, {"loss of random circuits of the same size": random_circuits}
+    paper = partial(chains.of_paper, options)
+    own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST)
     # A completion of which some detail was given is another one.
     trained_by = "" if any(getattr(options, name) is not None for name in COMPLETED) else study.completion
     return [
@@ -268,11 +195,10 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             protocol="of members that learned the whole chain (every loss under 0.25): heads (of 12 in the paper), "
             "and whether the first of them that reads a single token joins the tokens of a pair; both ways to count "
             "heads must agree; a member that was not read is missing",
-            readings=ways(options, few_heads),
-            readings_agree=True,
+            **chains.ways(few_heads),
             must=R5,
             controls=random,
-            must_not=at_most(READ_LEARNED),
+            must_not=at_most(chains.READ_LEARNED),
             rule=dict(zip(R5, ("mean", "always"), strict=True)),
         ),
         paper(
@@ -283,10 +209,9 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             "of reads without layers, minus that between two readings of one member (members resampled); and the heads "
             "of its circuit minus the exact minimum (3 for D = 3), two heads that could be merged counted as one; both "
             "ways to count heads must agree",
-            readings=ways(options, distinct_circuits),
-            readings_agree=True,
+            **chains.ways(partial(distinct_circuits, options)),
             must=R6,
-            controls={"distance of two readings of one model": partial(own_distance, options)},
+            controls={"distance of two readings of one model": own_distance},
             must_not=at_least(0.5),
             rule=dict(zip(R6, ("mean", "always"), strict=True)),
         ),
@@ -299,14 +224,13 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             "admitting the circuit, every attention matrix replaced by its rule (the paper's mode): loss of the whole "
             "circuit, with one read of a single token of a later layer made uniform, and with those of the first head "
             "that does any; both proofs of a circuit must agree",
-            readings=ways(options, removals),
-            readings_agree=True,
+            **chains.ways(removals),
             must=R7,
             controls=random,
             must_not=R7["loss under the rules"],
             rule="mean",
         ),
-        loss_follows_heads(options),
+        chains.loss_follows_heads(options),
         own(
             id="N10",
             statement="With torch-schedule, models of 12 layers with one head learn three steps in every seed; with "
@@ -325,18 +249,14 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             protocol="of read circuits of members that learned three steps: share in which a row of one pair reads a "
             "row of a later pair, and a step of the chain is lost without that read (half way to guessing, or "
             "beyond); exact interval at 75 % or above, or at 25 % or below",
-            value=partial(doubling, options),
+            value=doubling,
             must=N14,
             need="agreement",
             rule="mean",
-            controls={
-                "loss of random circuits of the same size, which must stay high": partial(
-                    random_circuits, options
-                )
-            },
+            controls=random,
             must_not=at_most(0.25),
             seeds_needed=DOUBLING_CIRCUITS,
-            at_scale=partial(lacks_of_circuits, options),
+            at_scale=lambda evidence: "" if D == STEPS else f"D {D}, not {STEPS}",
         ),
         own(
             id="N17",
@@ -348,6 +268,6 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             must=at_least(0.0),
             rule="effect",
             seeds_needed=SEEDS,
-            at_scale=partial(lacks_of_seeds, options),
+            at_scale=lambda evidence: "" if D > 1 else "a chain of one step, whose first loss is its last",
         ),
     ]

@@ -18,7 +18,7 @@ from hopscope.studies.conditional.task import Branching
 from hopscope.studies.curriculum import wide
 from hopscope.study import measures
 from hopscope.study.measure import Context, measure
-from hopscope.study.study import Configuration, Study
+from hopscope.study.study import Configuration
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -34,16 +34,16 @@ CHAIN_FIRST, NOTHING_FIRST = "chain first", "chain first, asked for z alone"
 
 VARIANTS: dict[str, dict[str, Any]] = {
     TWO: {},
-    f"{TWO}, z alone": {"targets": "last"},
-    MIXED: {"chain_share": 0.5},
-    CHAIN_FIRST: {"chain_until": SWITCH},
-    NOTHING_FIRST: {"chain_until": SWITCH, "easier_first": False},
-    CHAIN: {"graph": "chain"},
-    f"{CHAIN}, z alone": {"graph": "chain", "targets": "last"},
-    ROOT: {"graph": "root and parent"},
-    f"{ROOT}, z alone": {"graph": "root and parent", "targets": "last"},
+    f"{TWO}, z alone": {"task.targets": "last"},
+    MIXED: {"task.chain_share": 0.5},
+    CHAIN_FIRST: {"task.chain_until": SWITCH},
+    NOTHING_FIRST: {"task.chain_until": SWITCH, "task.easier_first": False},
+    CHAIN: {"task.graph": "chain"},
+    f"{CHAIN}, z alone": {"task.graph": "chain", "task.targets": "last"},
+    ROOT: {"task.graph": "root and parent"},
+    f"{ROOT}, z alone": {"task.graph": "root and parent", "task.targets": "last"},
 }
-"""What is trained → fields of the task."""
+"""What is trained → fields that differ."""
 
 
 class Options(Config):
@@ -63,10 +63,7 @@ class Options(Config):
 
 def configurations(options: Options) -> list[Configuration]:
     """One configuration for each chosen variant."""
-    return [
-        Configuration(label=name, overrides={f"task.{field}": value for field, value in VARIANTS[name].items()})
-        for name in options.variants
-    ]  # fmt: skip
+    return [Configuration(label=name, overrides=VARIANTS[name]) for name in options.variants]
 
 
 @measure
@@ -127,18 +124,16 @@ def claims(options: Options) -> Iterator[Claim]:
     whole = {name: known[name] for name in (TWO, ROOT) if name in known}
     alone = {name: known[name] for name in (f"{TWO}, z alone", f"{ROOT}, z alone") if name in known}
     sooner = at_least(50.0)
+    scale = partial(wide.smaller_scale, steps=STEPS)
     claim = partial(
-        Claim, source="summary of the paper, open question 3", kind="general", rule="mean", seeds_needed=8,
-        at_scale=partial(wide.smaller_scale, steps=STEPS),
-    )  # fmt: skip
+        wide.open_claim, source="summary of the paper, open question 3", rule="mean", at_scale=scale
+    )
     if whole and alone:
         yield claim(
             id="S5a",
             statement="Branching retrieval is learned with the implicit curriculum, and not without.",
             protocol="share of seeds with a final held-out loss of z under 0.5; asked for x, y and z, or z alone",
-            **wide.shares((whole, wide.MOST), (alone, wide.FEW)),
-            controls=wide.learners(alone),
-            must_not=wide.MOST,
+            **wide.shares((whole, wide.MOST), (alone, wide.FEW), controls=alone),
             seeds_needed=SHARE_SEEDS,
         )
     if MIXED in known:
@@ -168,37 +163,30 @@ def claims(options: Options) -> Iterator[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Losses of z during training, a chart for each variant, and how many seeds have learned it by each step."""
+    """Losses of z during training, a chart for each variant."""
 
     def curves(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         for name in options.variants:
             for part in ("chain", "branching") if name == MIXED else (None,):
-                for member, values in evidence.curve("loss_z", configuration=name, part=part).items():
-                    who = {"member": member, "seed": evidence.seeds[member]}
-                    of = {"variant": name, "samples shown": part or "all", **who}
-                    yield from ({**of, "at": at, "value": value} for at, value in values.items())
-
-    def times(evidence: "Evidence") -> dict[str, dict[str, dict[int, float]]]:
-        parts = {name: "z@branching" if name == MIXED else "z" for name in options.variants}
-        return {"z, by variant": {name: times_learned(evidence, name, part) for name, part in parts.items()}}
+                found = evidence.curve("loss_z", configuration=name, part=part).stack(future_stack=True)
+                for (at, member), value in found.items():
+                    who = {"member": member, "seed": evidence.seeds[member], "at": at}
+                    yield {"variant": name, "samples shown": part or "all", **who, "value": value}
 
     return [
         charts.curves("loss_z", by="samples shown", panel="variant", rows=curves, name="losses", ends=(0.0, 1.2),
                       levels={"learned": LEARNED}, title="held-out loss of z"),
-        wide.waiting(times, "z"),
     ]  # fmt: skip
 
 
-study = Study(
+study = wide.open_study(
     name="conditional",
     question="is retrieval that branches learned, and by the heads that follow a chain?",
     task=Branching(),
-    completion="gpt2-base",
     model=wide.MODEL.model_copy(update={"layers": 6}),
     training=wide.TRAINING.model_copy(update={"steps": STEPS}),
     options=Options(),
     configurations=configurations,
-    seeds=8,
     measures=(rises, learned_at),
     claims=claims,
     figures=figures,
@@ -219,6 +207,4 @@ study = Study(
         "workstation": "about half an hour on two cores: 48 models",
         "heads": "about 15 min on two cores: 12 models, trained twice as long",
     },
-    page="page.md.j2",
-    held_out=512,
 )

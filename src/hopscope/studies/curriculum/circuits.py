@@ -12,14 +12,14 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from hopscope.claims import Claim, Samples, at_least
-from hopscope.studies.chains.comparisons import path_distance
+from hopscope.claims import Samples, at_least
 from hopscope.studies.chains.evidence import LEARNED
-from hopscope.studies.curriculum.wide import smaller_scale
+from hopscope.studies.chains.readings import path_distance
+from hopscope.studies.curriculum.wide import open_claim
 from hopscope.study.measure import Context, measure
 
 if TYPE_CHECKING:
-    import numpy as np
+    import pandas as pd
 
     from hopscope.circuits.reader import Reading
     from hopscope.runs import Evidence
@@ -114,63 +114,57 @@ def distances(context: Context) -> Rows:
 
 def excess(evidence: "Evidence") -> Samples:
     """By seed: mean distance to models of other ways less that to models of the same way, always of another seed."""
-    import numpy as np
-
-    same, other = (_by_seeds(evidence, same_way) for same_way in (True, False))
-    return _samples(other - same, np.zeros(len(same)))
+    pairs = between_seeds(evidence, same_way=False) - between_seeds(evidence, same_way=True)
+    return by_seed(pairs, pairs.index.to_series() * 0.0)
 
 
 def rereading(evidence: "Evidence") -> Samples:
     """By seed: distance of two readings of one model less that between seeds of one way to ask."""
-    import numpy as np
     import pandas as pd
 
+    pairs = between_seeds(evidence, same_way=True)
     again = evidence.last("reread") if "reread" in evidence else pd.Series(dtype=float)
-    own = again.groupby(evidence.seeds).mean().reindex(_seeds(evidence))
-    return _samples(-_by_seeds(evidence, same_way=True), -own.to_numpy(np.float64))
+    return by_seed(-pairs, -again.groupby(evidence.seeds).mean().reindex(pairs.index))
 
 
-def _seeds(evidence: "Evidence") -> list[int]:
-    return sorted({*evidence.seeds.values()})
+def between_seeds(evidence: "Evidence", same_way: bool) -> "pd.DataFrame":
+    """Mean distance of models of two seeds, of the same way to ask or of two, `[seed, seed]`.
 
+    NaN where no two such models have circuits, and for one seed itself.
+    """
+    import pandas as pd
 
-def _by_seeds(evidence: "Evidence", same_way: bool) -> "np.ndarray":
-    # Mean distance of models of two seeds, of the same way to ask or of two, `[seed, seed]`; NaN where no two such
-    # models have circuits, and for one seed itself.
-    import numpy as np
-
-    seeds = _seeds(evidence)
+    seeds = sorted({*evidence.seeds.values()})
     if "distance" not in evidence:
-        return np.full((len(seeds), len(seeds)), np.nan)
+        return pd.DataFrame(index=seeds, columns=seeds, dtype=float)
     rows = evidence.rows("distance", measure="distances")
     others = rows["part"].str.removeprefix("member ").astype(int)
-    chosen = (rows["configuration"] == others.map(evidence.configurations)) == same_way
-    rows = rows.assign(other=others.map(evidence.seeds))[chosen]
+    same = rows["configuration"] == others.map(evidence.configurations)
+    rows = rows.assign(other=others.map(evidence.seeds))[same == same_way]
     rows = rows[rows["seed"] != rows["other"]]
     found = rows.groupby(["seed", "other"])["value"].mean().unstack()
-    return found.reindex(index=seeds, columns=seeds).to_numpy(np.float64)
+    return found.reindex(index=seeds, columns=seeds).astype(float)
 
 
-def _samples(pairs: "np.ndarray", own: "np.ndarray") -> Samples:
-    """By seed: the mean over its pairs `[seed, seed]` less its own number; seeds are resampled, as pairs share them."""
+def by_seed(pairs: "pd.DataFrame", own: "pd.Series[float]") -> Samples:
+    """By seed: the mean over its pairs less its own number; seeds are resampled, as pairs share them."""
     import numpy as np
 
     from hopscope.claims.intervals import excess_interval
 
-    whole, alone = ~np.isnan(own), np.eye(len(own), dtype=bool)
+    kept = pairs.loc[own.notna(), own.notna()].mask(np.eye(own.count(), dtype=bool), 0.0)
     # A seed without a number for some other one is left out, the emptiest first.
-    while whole.sum() > 1 and (np.isnan(pairs) & np.outer(whole, whole) & ~alone).any():
-        whole[np.where(whole, (np.isnan(pairs) & whole & ~alone).sum(1), -1).argmax()] = False
-    count = int(whole.sum())
-    if count < 3:
+    while kept.isna().any(axis=None):
+        emptiest = kept.isna().sum(axis=1).idxmax()
+        kept = kept.drop(index=emptiest, columns=emptiest)
+    if len(kept) < 3:
         return Samples([], unit="seed", note="fewer than three seeds have circuits to compare")
-    kept = np.where(alone[:count, :count], 0.0, pairs[np.ix_(whole, whole)])
-    values = np.full(len(own), np.nan)
-    values[whole] = kept.sum(1) / (count - 1) - own[whole]
-    return Samples(values, unit="seed", interval=excess_interval(kept, own[whole]))
+    alone = own[kept.index]
+    values = (kept.sum(axis=1) / (len(kept) - 1) - alone).reindex(own.index)
+    return Samples(values, unit="seed", interval=excess_interval(kept.to_numpy(), alone.to_numpy()))
 
 
-CLAIM = Claim(
+CLAIM = open_claim(
     id="S1f",
     statement="Models that learn by different curricula end with different circuits than two seeds of the same "
     "curriculum do.",
@@ -184,7 +178,4 @@ CLAIM = Claim(
     rule="effect",
     controls={"two readings of one model, less two seeds of one way": rereading},
     must_not=at_least(0.0),
-    seeds_needed=8,
-    at_scale=smaller_scale,
-    kind="general",
 )

@@ -3,7 +3,6 @@
 A model has two layers for each step of the chain, at a width that learns quickly.
 """
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
@@ -12,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Claim, Samples, at_most
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import LEARNED, SHARE_SEEDS, symbol, times_learned
+from hopscope.studies.chains.evidence import LEARNED, SHARE_SEEDS, final_rows, symbol, times_learned
 from hopscope.studies.chains.measures import learned_at
 from hopscope.studies.curriculum import wide
 from hopscope.studies.curriculum.circuits import CLAIM, circuits, distances
 from hopscope.studies.curriculum.task import Curriculum
-from hopscope.study.study import Configuration, Study
+from hopscope.study.study import Configuration
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
-
-WEIGHTS = (0.01, 0.03, 0.1, 0.3)
-"""How much the easier steps count beside the last one, in the cells of dose and response."""
 
 LAYERS_PER_STEP = 2
 
@@ -32,6 +28,13 @@ OWN, OWN_ALONE = "own positions, whole chain", "own positions, last symbol alone
 RANDOM, UNIFORM, ZIPF = "random subsets", "one step, uniform", "one step, Zipf"
 GROWING, SWITCHED = "one symbol more at a time", "easier symbols first, then the last alone"
 MIXED, MIXED_ZIPF, LONGER = "mixed lengths, uniform", "mixed lengths, Zipf", "growing length"
+WEIGHED = {weight: f"easier symbols weigh {weight:g}" for weight in (0.01, 0.03, 0.1, 0.3)}
+"""How much the easier steps count beside the last one → the way to ask."""
+
+BRIEF = (WHOLE, ALONE, RANDOM, UNIFORM, WEIGHED[0.1], GROWING, OWN, OWN_ALONE)
+
+TAUGHT = (WHOLE, RANDOM, UNIFORM, MIXED, WEIGHED[0.1], WEIGHED[0.3], LONGER)
+"""Ways to ask that taught most seeds x₂, and whose models can be read on the same samples."""
 
 
 class Options(Config):
@@ -69,24 +72,13 @@ def curricula(steps: int) -> dict[str, dict[str, Any]]:
         ZIPF: zipf,
         MIXED: {**uniform, "padded": True},
         MIXED_ZIPF: {**zipf, "padded": True},
-        **{weighed(weight): {"shares": (weight,) * len(easier) + (1.0,)} for weight in WEIGHTS},
+        **{name: {"shares": (weight,) * len(easier) + (1.0,)} for weight, name in WEIGHED.items()},
         GROWING: {"targets": (1,), "schedule": more},
         LONGER: {"targets": (1,), "schedule": longer, "padded": True},
         SWITCHED: {"targets": easier, "schedule": ((training_steps // 2, "last"),)},
         OWN: {"own_positions": True},
         OWN_ALONE: {"own_positions": True, "targets": "last"},
     }
-
-
-def weighed(weight: float) -> str:
-    """What a way to ask with a small weight of the easier steps is called."""
-    return f"easier symbols weigh {weight:g}"
-
-
-BRIEF = (WHOLE, ALONE, RANDOM, UNIFORM, weighed(0.1), GROWING, OWN, OWN_ALONE)
-
-TAUGHT = (WHOLE, RANDOM, UNIFORM, MIXED, weighed(0.1), weighed(0.3), LONGER)
-"""Ways to ask that taught most seeds x₂, and whose models can be read on the same samples."""
 
 
 def ways(options: Options, steps: int) -> dict[str, dict[str, Any]]:
@@ -113,24 +105,20 @@ def configurations(options: Options) -> Iterator[Configuration]:
 # What is claimed.
 
 
-def times(evidence: "Evidence", steps: int, name: str) -> dict[int, float]:
-    """Seed → training step at which x_D was learned; infinite where it was not."""
-    return times_learned(evidence, label(steps, name), f"step_{steps}")
-
-
 def dose(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     """By seed: rank correlation of the easier symbols' weight and the time of x_D."""
+    import pandas as pd
     from scipy.stats import spearmanr
 
-    weights, found = {**{weight: weighed(weight) for weight in WEIGHTS}, 1.0: WHOLE}, {}
+    def correlation(times: "pd.Series[float]") -> float:
+        known = times.notna().all() and times.nunique() > 1
+        return float(spearmanr(times.index, times).statistic) if known else float("nan")
+
+    found = {}
     for steps in options.steps:
-        by_weight = [times(evidence, steps, name) for name in weights.values()]
-        correlations = []
-        for seed in by_weight[-1]:
-            own = [times.get(seed, math.nan) for times in by_weight]
-            known = len({*own}) > 1 and not any(map(math.isnan, own))
-            correlations.append(float(spearmanr([*weights], own).statistic) if known else math.nan)
-        found[f"D = {steps}"] = Samples(correlations, unit="seed")
+        names = {**WEIGHED, 1.0: WHOLE}.items()
+        times = {w: times_learned(evidence, label(steps, name), f"step_{steps}") for w, name in names}
+        found[f"D = {steps}"] = Samples(pd.DataFrame(times).apply(correlation, axis=1), unit="seed")
     return found
 
 
@@ -150,17 +138,14 @@ def claims(options: Options) -> Iterator[Claim]:
         for name, fields in ways(options, steps).items()
         if isinstance(fields.get("targets"), tuple) and "schedule" not in fields
     }
-    claim = partial(
-        Claim, source="summary of the paper, next check 1", kind="general", at_scale=wide.smaller_scale
-    )
-    learns = partial(claim, rule="mean", must_not=wide.MOST)
-    asked_alone = wide.learners(cells(ALONE, "asked for {1} alone"))
+    claim = partial(wide.open_claim, source="summary of the paper, next check 1")
+    learns = partial(claim, rule="mean")
+    asked_alone = cells(ALONE, "asked for {1} alone")
     yield learns(
         id="S1a",
         statement="Asked for the last symbol alone, models learn no chain; asked for the whole chain, they do.",
         protocol="share of seeds with a final held-out loss of x_D under 0.5",
         **wide.shares((alone, wide.FEW), (whole, wide.MOST)),
-        must_not=None,
         seeds_needed=SHARE_SEEDS,
     )
     yield learns(
@@ -168,16 +153,13 @@ def claims(options: Options) -> Iterator[Claim]:
         statement="Explicit supervision of each step, at its own position, replaces the implicit curriculum.",
         protocol="the same of models with D positions for each query, of which the k-th is asked for x_k alone; "
         "the control is asked for x_D alone, at the same positions",
-        **wide.shares((cells(OWN), wide.MOST)),
-        controls=wide.learners(cells(OWN_ALONE, "asked for {1} alone")),
-        seeds_needed=8,
+        **wide.shares((cells(OWN), wide.MOST), controls=cells(OWN_ALONE, "asked for {1} alone")),
     )
     yield learns(
         id="S1c",
         statement="A random subset of the easier symbols, for each sample anew, is enough.",
         protocol="the same of models whose every sample asks for each easier symbol with probability one half",
-        **wide.shares((cells(RANDOM), wide.MOST)),
-        controls=asked_alone,
+        **wide.shares((cells(RANDOM), wide.MOST), controls=asked_alone),
         seeds_needed=SHARE_SEEDS,
     )
     if partly:
@@ -185,10 +167,8 @@ def claims(options: Options) -> Iterator[Claim]:
             id="S1d",
             statement="A part of the curriculum is enough: some of the easier symbols are not needed.",
             protocol="the same of models that are asked for some easier symbols and x_D, for each such choice",
-            **wide.shares((partly, wide.MOST)),
+            **wide.shares((partly, wide.MOST), controls=asked_alone),
             need="any",
-            controls=asked_alone,
-            seeds_needed=8,
         )
     if not options.brief:
         yield claim(
@@ -199,42 +179,30 @@ def claims(options: Options) -> Iterator[Claim]:
             value=partial(dose, options),
             must=dict.fromkeys(cells(WHOLE), at_most(0.0)),
             rule="effect",
-            seeds_needed=8,
         )
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Final losses of every way to ask, and how many seeds have learned by each step of training."""
+    """Final losses of every way to ask."""
 
     def final(evidence: "Evidence") -> Iterator[dict[str, Any]]:
-        for steps, name in ((each, name) for each in options.steps for name in ways(options, each)):
-            for member, loss in evidence.last(f"loss_step_{steps}", configuration=label(steps, name)).items():
-                who = {"member": member, "seed": evidence.seeds[member]}
-                yield {"way": name, "chains": f"D = {steps}", **who, "value": loss}
-
-    def by_length(evidence: "Evidence") -> dict[str, dict[str, dict[int, float]]]:
-        return {
-            f"D = {steps}": {name: times(evidence, steps, name) for name in ways(options, steps)}
-            for steps in options.steps
-        }
+        for steps in options.steps:
+            for name in ways(options, steps):
+                told = {"way": name, "chains": f"D = {steps}"}
+                yield from final_rows(evidence, f"loss_step_{steps}", label(steps, name), **told)
 
     return [
         charts.dots("loss", "way", by="chains", rows=final, name="losses",
                     title="final held-out loss of x_D", levels={"plateau": 0.75, "learned": LEARNED}, ends=(0.0, 1.1)),
-        wide.waiting(by_length, "x_D"),
     ]  # fmt: skip
 
 
-study = Study(
+study = wide.open_study(
     name="curriculum",
     question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
     task=Curriculum(steps=2, position="pair"),
-    completion="gpt2-base",
-    model=wide.MODEL,
-    training=wide.TRAINING,
     options=Options(),
     configurations=configurations,
-    seeds=8,
     measures=(learned_at, circuits, distances),
     claims=claims,
     figures=figures,
@@ -250,6 +218,4 @@ study = Study(
         "workstation": "about 40 min on two cores: 272 models",
         "circuits": "about 15 min on two busy cores: 56 models, each read twice",
     },
-    page="page.md.j2",
-    held_out=512,
 )

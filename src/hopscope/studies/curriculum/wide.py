@@ -4,22 +4,25 @@ It starts as GPT-2 does, and makes up for that by a wide stream: chains are lear
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from hopscope.claims import Criterion, Samples, at_least, at_most
+from hopscope.claims import Claim, Criterion, Samples, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import (
     asked_for,
     between_seeds,
+    final_rows,
     learned,
     learned_in,
     smaller_than,
     smallest_depths,
 )  # fmt: skip
+from hopscope.study.study import Configuration, Study
 from hopscope.training.config import Training
 
 if TYPE_CHECKING:
@@ -44,31 +47,46 @@ MOST, FEW, NONE = (
 Cells = Mapping[str, tuple[str, int | str]]
 """Part of a claim → configuration, and the symbol that it is about."""
 
-Times = Mapping[str, Mapping[str, Mapping[int, float]]]
-"""Panel → name → seed → training step at which something was learned; infinite: never; NaN: not known."""
+Variants = Mapping[str, Mapping[str, Any]]
+"""Name → fields that differ from the study as it is written."""
+
+
+# What a run lacks of its study, for `Claim.at_scale`.
 
 
 def smaller_scale(evidence: "Evidence", steps: int = TRAINING.steps) -> str:
-    """What a run lacks of its study as it is written, for `Claim.at_scale`; see `smaller_than`."""
+    """What a run lacks of its study as it is written; see `smaller_than`."""
     return smaller_than(evidence, steps, MODEL.width)
 
 
 def unsettled(evidence: "Evidence") -> str:
-    """What a run lacks to say that something is *not* learned, for `Claim.at_scale`: a loss that has settled."""
+    """What a run lacks to say that something is *not* learned: a loss that has settled."""
     steps = asked_for(evidence, "training.steps")
     early = f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss" if steps < SETTLED_STEPS else ""
     return ", ".join(filter(None, [smaller_scale(evidence), early]))
 
 
-def shares(*groups: tuple[Cells, Criterion]) -> dict[str, Any]:
-    """Fields of a claim on who learned what: its value, and what each part of some cells must meet."""
+open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
+open_study = partial(
+    Study, completion="gpt2-base", model=MODEL, training=TRAINING, seeds=8, page="page.md.j2", held_out=512
+)
+"""What claims and studies of open questions have in common."""
+
+
+# Who learned what.
+
+
+def shares(*groups: tuple[Cells, Criterion], controls: Cells | None = None) -> dict[str, Any]:
+    """Fields of a claim on who learned what: its value, what each part of some cells must meet, and controls.
+
+    What the first cells must meet is what the controls must not.
+    """
     every = {part: cell for cells, _ in groups for part, cell in cells.items()}
-    return {"value": learned_in(every), "must": {part: must for cells, must in groups for part in cells}}
-
-
-def learners(cells: Cells) -> dict[str, Any]:
-    """Controls of a claim: part → function of the evidence that says who learned."""
-    return {part: partial(learned, label=label, symbol=symbol) for part, (label, symbol) in cells.items()}
+    found = {"value": learned_in(every), "must": {part: must for cells, must in groups for part in cells}}
+    if not controls:
+        return found
+    shown = {part: partial(learned, label=label, symbol=symbol) for part, (label, symbol) in controls.items()}
+    return {**found, "controls": shown, "must_not": groups[0][1]}
 
 
 def saved(plain: Mapping[int, float], other: Mapping[int, float], most: float) -> Samples:
@@ -80,51 +98,45 @@ def saved(plain: Mapping[int, float], other: Mapping[int, float], most: float) -
     return Samples(values, unit="seed")
 
 
+# Variants at several depths.
+
+
 def at_depth(name: str, layers: int) -> str:
     """The configuration of a variant with some layers."""
     return f"{name}, {counted(layers, 'layer')}"
 
 
-def at_depths(name: str, layers: Iterable[int]) -> dict[int, str]:
-    """Number of layers → the configuration of a variant."""
-    return {each: at_depth(name, each) for each in layers}
+def by_depth(variants: Variants, layers: Iterable[int]) -> list[Configuration]:
+    """Every variant at every depth."""
+    return [
+        Configuration(label=at_depth(name, depth), overrides={**variants[name], "model.layers": depth})
+        for name, depth in product(variants, layers)
+    ]
 
 
-def apart(labels: Mapping[int, str], step: int) -> Callable[["Evidence"], Samples]:
+def cells_of(names: Iterable[str], layers: Iterable[int], step: int) -> dict[str, tuple[str, int]]:
+    """Cells of a claim on x_step of variants at several depths: each part is called as its configuration."""
+    labels = (at_depth(name, depth) for name, depth in product(names, layers))
+    return {each: (each, step) for each in labels}
+
+
+def least(evidence: "Evidence", name: str, layers: Iterable[int], step: int) -> dict[int, float]:
+    """Seed → the smallest number of layers with which a variant learned x_step; see `smallest_depths`."""
+    return smallest_depths(evidence, {depth: at_depth(name, depth) for depth in layers}, step)
+
+
+def apart(name: str, layers: Iterable[int], step: int) -> Callable[["Evidence"], Samples]:
     """A control: by seed, layers that it took to learn x_step, and how many more or fewer the next seed took."""
-    return lambda evidence: between_seeds(smallest_depths(evidence, labels, step))
+    return lambda evidence: between_seeds(least(evidence, name, layers, step))
 
 
-def depths(names: Iterable[str], layers: Sequence[int], ends: tuple[float, float]) -> charts.Figure:
+def depths(names: Iterable[str], layers: Iterable[int], ends: tuple[float, float]) -> charts.Figure:
     """A figure `depths`: the loss of x₂ of each variant by number of layers."""
 
     def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
-        for name, depth in ((name, depth) for name in names for depth in layers):
-            for member, loss in evidence.last("loss_step_2", configuration=at_depth(name, depth)).items():
-                who = {"member": member, "seed": evidence.seeds[member]}
-                yield {"variant": name, "layers": depth, **who, "value": loss}
+        for name, depth in product(names, layers):
+            label = at_depth(name, depth)
+            yield from final_rows(evidence, "loss_step_2", label, variant=name, layers=depth)
 
     look: Any = {"name": "depths", "ends": ends, "title": "loss of x₂"}
     return charts.cells("loss", "layers", "variant", rows=rows, **look)
-
-
-def waiting(times: Callable[["Evidence"], Times], what: str) -> charts.Figure:
-    """A figure `waiting`: the share of seeds that have not learned yet, through training.
-
-    It is Kaplan and Meier's estimate, which is the plain share here: nobody is lost before the end.
-    """
-
-    def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
-        end = asked_for(evidence, "training.steps")
-        for panel, lines in times(evidence).items():
-            for name, found in lines.items():
-                known = [time for time in found.values() if not math.isnan(time)]
-                of = {"chains": panel, "name": name, "member": None, "seed": None}
-                for at in sorted({0, end, *(time for time in known if time <= end)}) if known else ():
-                    yield {**of, "at": at, "value": sum(time > at for time in known) / len(known)}
-
-    return charts.curves(
-        "waiting", by="name", panel="chains", rows=rows, name="waiting",
-        title="seeds that still wait", ends=(0.0, 1.0), alt="A line for each name, which falls from one.",
-        caption=f"Share of seeds that have not yet learned {what}, by training step.",
-    )  # fmt: skip

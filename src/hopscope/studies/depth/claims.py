@@ -5,7 +5,7 @@ from typing import Any
 
 from hopscope.claims import COMPLETIONS, Claim, at_least, at_most
 from hopscope.studies.chains.evidence import LEARNED
-from hopscope.studies.depth import bounds, values
+from hopscope.studies.depth import values
 from hopscope.studies.depth.options import Options
 
 
@@ -17,23 +17,25 @@ def claims(options: Options) -> list[Claim]:
     )
 
     def claim(
-        id: str,
-        judged: values.Value | None = None,
-        control: tuple[str, values.Value] | None = None,
-        /,
-        **more: Any,
+        id: str, judged: values.Value, control: tuple[str, values.Value] | None, /, **more: Any
     ) -> Claim:
-        more |= {"readings": partial(values.by_reading, options, judged)} if judged else {}
-        more |= {"controls": {control[0]: partial(control[1], options)}} if control else {}
-        return Claim(id=id, trust=more.pop("trust", trust), **more)
+        controls: dict[str, Any] = {control[0]: partial(control[1], options)} if control else {}
+        return Claim(
+            id=id,
+            trust=trust,
+            readings=partial(values.by_reading, options, judged),
+            controls=controls,
+            **more,
+        )
 
-    enough, growth = ("the deepest models", bounds.loss_with_enough_layers), values.GROWTH
-    alone, own = at_least(values.of_plateau(0.7, options.chains)), "docs/protocols.md, Revision 3"
-    unlearned = at_least(values.of_plateau(LEARNED, options.chains))
+    enough = ("the deepest models", partial(values.with_curriculum, step=options.steps))
+    curriculum = ("the same symbol with the curriculum, deepest models",
+                  partial(values.with_curriculum, step=options.steps_last))  # fmt: skip
+    alone, own = at_least(options.of_plateau(0.7)), "docs/protocols.md, Revision 3"
+    unlearned, growth = at_least(options.of_plateau(LEARNED)), values.GROWTH
     return [
         claim(
-            "R1", values.losses_without_curriculum,
-            ("the same symbol with the curriculum, deepest models", values.loss_with_curriculum),
+            "R1", values.losses_without_curriculum, curriculum,
             statement="Without the implicit curriculum no depth learns to retrieve over three steps.",
             source="paper §7.2",
             protocol="final held-out loss (mean over the last 100 steps) of every model that is asked for x_D alone, "
@@ -62,33 +64,33 @@ def claims(options: Options) -> list[Claim]:
             kind="general", must=at_most(0.0), must_not=at_most(0.0), seeds_needed=values.PAPER_SEEDS,
             at_scale=partial(values.lacks, options, "IC"),
         ),
-        claim(
-            "R9a",
+        Claim(
+            id="R9a",
             statement="At least log₃(2D) layers are needed.",
             source="paper §5, theorem 1",
             protocol="exact minimum of layers in the same information-flow model minus log₃(2D), for D up to "
             f"{values.THEORY_STEPS}, with and without a causal mask, pairs deepest first and shallowest first",
-            value=bounds.layers_above_bound, must=at_least(0.0, "layers"), structural="true by the theorem",
-            controls={"log₂(2D), which is no bound: the least of all cases": bounds.layers_above_a_wrong_bound},
+            value=values.layers_above_bound, must=at_least(0.0, "layers"), structural="true by the theorem",
+            controls={"log₂(2D), which is no bound: the least of all cases": values.layers_above_a_wrong_bound},
             must_not=at_least(0.0, "layers"),
             trust="the exact minimum, tested against brute force over all orders of the pairs",
         ),
         claim(
-            "R9b", partial(bounds.losses_below, "bound"), enough,
+            "R9b", partial(values.losses_below, "bound"), enough,
             statement="No trained model with fewer layers than log₃(2D) learns the last symbol, x_D.",
             source="paper §5, §7",
             protocol="final partial loss of x_D in every IC run with fewer layers than the bound, over all D",
             kind="general", must=unlearned, must_not=unlearned, source_n=2 * values.PAPER_SEEDS,
-            at_scale=partial(bounds.lacks_below, options, "bound"),
+            at_scale=partial(values.lacks, options, "IC", depths=False),
         ),
         claim(
-            "R9c", partial(bounds.losses_below, "exact minimum"), enough,
+            "R9c", partial(values.losses_below, "exact minimum"), enough,
             statement="No trained model with fewer layers than the exact minimum of the information-flow model learns "
             "x_D.",
             source="paper §5, §7, read with the exact minimum in place of the bound",
             protocol="final partial loss of x_D in every IC run with fewer layers than the exact minimum, over all D",
             kind="general", must=unlearned, must_not=unlearned, source_n=2 * values.PAPER_SEEDS,
-            at_scale=partial(bounds.lacks_below, options, "exact minimum"),
+            at_scale=partial(values.lacks, options, "IC", depths=False),
         ),
         claim(
             "R11", values.largest_gains, ("from one seed to the next at the same depth", values.gain_between_seeds),
@@ -99,42 +101,41 @@ def claims(options: Options) -> list[Claim]:
             kind="general", must=at_least(0.5, "fraction"), rule="mean", must_not=at_least(0.5, "fraction"),
             seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks, options, "IC"),
         ),
-        claim(
-            "N11",
+        Claim(
+            id="N11", trust=trust,
             statement="Eight layers of eight heads need the schedule, not the start: under either start they learn at "
             "least 4 of 5 steps with it, and do not without it.",
             source=own,
             protocol="steps with a final held-out loss under 0.5, mean over seeds, by completion",
-            value=partial(bounds.steps_by_completion, options), rule="mean", seeds_needed=values.PAPER_SEEDS,
+            value=partial(values.steps_by_completion, options), rule="mean", seeds_needed=values.PAPER_SEEDS,
             must={name: at_least(4.0, "steps") if name.endswith("schedule") else at_most(3.99, "steps")
                   for name in COMPLETIONS},
-            at_scale=partial(bounds.lacks_of_schedules, options),
+            at_scale=partial(values.lacks_of_schedules, options),
         ),
         claim(
-            "N13a", bounds.above_minimum,
+            "N13a", values.above_minimum, None,
             statement="Trained models reach the exact minimum of layers.",
             source=own,
             protocol="for each step up to the third: least depth at which some seed has a final partial loss under "
             "0.25, minus the exact minimum of the same mask and order",
-            kind="existence", must=at_most(0.0, "layers"), seeds_needed=bounds.MOST_STEPS,
-            source_n=bounds.MOST_STEPS, at_scale=partial(bounds.lacks_of_depths, options),
+            kind="existence", must=at_most(0.0, "layers"), seeds_needed=values.MOST_STEPS,
+            source_n=values.MOST_STEPS, at_scale=partial(values.lacks_of_depths, options),
         ),
         claim(
-            "N13b", bounds.losses_below_minimum, enough,
+            "N13b", values.losses_below_minimum, enough,
             statement="No trained model learns a step with fewer layers than the exact minimum.",
             source=own,
             protocol="final partial loss of every step, in every model that has fewer layers than its exact minimum: "
             "at least 0.25",
-            kind="general", must=at_least(bounds.OWN_LEARNED), must_not=at_least(bounds.OWN_LEARNED),
-            at_scale=partial(bounds.lacks_of_depths, options),
+            kind="general", must=at_least(values.OWN_LEARNED), must_not=at_least(values.OWN_LEARNED),
+            at_scale=partial(values.lacks_of_depths, options),
         ),
         claim(
-            "N15", values.losses_of_alone,
-            ("the same symbol with the curriculum, deepest models", values.loss_with_curriculum),
+            "N15", partial(values.losses_without_curriculum, whole=False), curriculum,
             statement="The last symbol alone is learned under no start and no schedule.",
             source=own,
             protocol="final held-out loss of every model that is asked for x_D alone, D 3, under every completion",
             kind="general", must=at_least(0.7), must_not=at_least(0.7), seeds_needed=values.PAPER_SEEDS,
-            at_scale=partial(bounds.lacks_of_alone, options),
+            at_scale=partial(values.lacks_of_alone, options),
         ),
     ]  # fmt: skip

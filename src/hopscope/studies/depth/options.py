@@ -1,6 +1,5 @@
 """What the depth study trains: depths, readings of what the paper leaves open, and how they depart from the paper."""
 
-from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -13,24 +12,23 @@ from hopscope.training.config import COMPLETION_NAMES, CompletionName, Training,
 Asked = Literal["IC", "non-IC"]
 """All symbols of the chain (implicit curriculum), or the last alone (paper, section 7)."""
 
-AXES: dict[str, tuple[Any, ...]] = {
-    "causal": (True, False), "position": ("token", "pair"), "beta2": (0.95, 0.999), "mlp_ratio": (0.0, 4.0),
-}  # fmt: skip
-"""Details that the paper leaves open, and the readings of each that the specification curve goes through."""
-
-FURTHER: dict[str, tuple[Any, ...]] = {
-    "completion": COMPLETION_NAMES,
-    "frequencies": ("harmonic", "geometric"),
-    "order": ("deepest-first", "shallowest-first", "random"),
-    "decay": ("matrices", "all"),
-    "clip_norm": ("none", 1.0),
-    "schedule": ("constant", "cosine"),
-    "precision": ("float32", "bfloat16"),
+DETAILS: dict[str, dict[Any, str]] = {
+    "causal": {True: "causal", False: "no mask"},
+    "position": {"token": "code per token", "pair": "code per pair"},
+    "beta2": {0.95: "β₂ 0.95", 0.999: "β₂ 0.999"},
+    "mlp_ratio": {0.0: "no MLP", 4.0: "MLP 4×"},
+    "completion": {name: name for name in COMPLETION_NAMES},
+    "frequencies": {name: f"{name} frequencies" for name in ("harmonic", "geometric")},
+    "order": {name: f"{name} order" for name in ("deepest-first", "shallowest-first", "random")},
+    "decay": {"matrices": "decay of matrices", "all": "decay of all weights"},
+    "clip_norm": {"none": "no clipping", 1.0: "gradients clipped at 1"},
+    "schedule": {name: f"{name} rate" for name in ("constant", "cosine")},
+    "precision": {name: name for name in ("float32", "bfloat16")},
 }
-"""Further details, each of which is changed by itself, beside those of `AXES`."""
+"""Details that the paper leaves open → the readings of each, with their words."""
 
-DETAILS = (*AXES, *FURTHER)
-SWEEPS = ("steps", "specification", "details")
+CROSSED = ("causal", "position", "beta2", "mlp_ratio")
+"""Details of which the specification curve goes through all combinations."""
 
 STATED = {
     "chains": ("chains", 4), "symbol_dim": ("symbol dimensions", 4), "width": ("width", 128), "heads": ("heads", 8),
@@ -47,18 +45,7 @@ Reading = tuple[tuple[str, Any], ...]
 
 def words_of(reading: Reading) -> str:
     """A reading in words; nothing where it changes nothing."""
-    said: dict[str, Callable[[Any], str]] = {
-        "causal": lambda value: "causal" if value else "no mask",
-        "position": lambda value: f"code per {value}",
-        "beta2": lambda value: f"β₂ {value:g}",
-        "mlp_ratio": lambda value: f"MLP {value:g}×" if value else "no MLP",
-        "clip_norm": lambda value: "no clipping" if value == "none" else f"gradients clipped at {value:g}",
-        "frequencies": lambda value: f"{value} frequencies",
-        "order": lambda value: f"{value} order",
-        "decay": lambda value: f"decay of {'matrices' if value == 'matrices' else 'all weights'}",
-        "schedule": lambda value: f"{value} rate",
-    }
-    return ", ".join(said.get(name, str)(value) for name, value in reading)
+    return ", ".join(DETAILS[name][value] for name, value in reading)
 
 
 class Cell(NamedTuple):
@@ -75,11 +62,6 @@ class Cell(NamedTuple):
         words = [f"{self.asked} D={self.steps}", counted(self.layers, "layer"), words_of(self.reading)]
         return ", ".join(filter(None, words))
 
-    @property
-    def asked_steps(self) -> tuple[int, ...]:
-        """Steps k of the chain that the model is asked for."""
-        return tuple(range(1, self.steps + 1)) if self.asked == "IC" else (self.steps,)
-
 
 class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, for the flags
     __doc__ = (
@@ -91,13 +73,11 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         layers_last: numbers of layers, for models that are asked for the last symbol alone (non-IC).
         steps: retrieval steps D of the IC models (5 in the paper).
         steps_last: retrieval steps D of the non-IC models (3 in the paper).
-        sweeps: further questions: "steps" trains IC models of every depth on every D up to `most_steps`;
-            "specification" goes through all combinations of four details that the paper leaves open; "details"
-            changes each of eleven by itself.
+        sweeps: further questions: "specification" goes through all combinations of four details that the paper leaves
+            open; "details" changes each of eleven by itself.
         details: which of them the sweep "details" changes.
         sweep_seeds: seeds of a sweep's configurations.
-        sweep_layers: numbers of layers of these two sweeps; empty means 1, the middle and the largest.
-        most_steps: largest D of the sweep over D.
+        sweep_layers: numbers of layers of the sweeps; empty means 1, the middle and the largest.
     """
     )
 
@@ -107,11 +87,10 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
     layers_last: Layers = (1, 2, 3, 4, 5, 6)
     steps: int = Field(2, ge=1, le=64)
     steps_last: int = Field(2, ge=1, le=64)
-    sweeps: tuple[str, ...] = ()
-    details: tuple[str, ...] = DETAILS
+    sweeps: tuple[Literal["specification", "details"], ...] = ()
+    details: tuple[str, ...] = tuple(DETAILS)
     sweep_seeds: int = Field(2, ge=1)
     sweep_layers: Layers = ()
-    most_steps: int = Field(5, ge=1, le=64)
 
     @model_validator(mode="after")
     def _plans(self) -> Self:
@@ -119,67 +98,46 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
             numbers = getattr(self, name)
             if list(numbers) != sorted(set(numbers)):
                 raise ValueError(f"{name}: expected ascending numbers of layers, found {list(numbers)}")
-        if not self.layers and not self.layers_last:
-            raise ValueError(
-                "layers: expected at least one number of layers in layers or layers_last, found none"
-            )
-        check_names("sweeps", self.sweeps, SWEEPS)
         check_names("details", self.details, DETAILS)
         return self
 
     # Which models there are; `completion` is the study's own.
 
-    def steps_of(self, asked: Asked) -> int:
-        """D of the models that are asked so, but for those of the sweep over D."""
-        return self.steps if asked == "IC" else self.steps_last
-
-    @property
-    def base(self) -> list[Cell]:
-        """Both panels of Figure 4: all depths, with all targets and with the last alone."""
-        last = [Cell("non-IC", self.steps_last, layers) for layers in self.layers_last]
-        return [Cell("IC", self.steps, layers) for layers in self.layers] + last
+    def base(self, asked: Asked, reading: Reading = ()) -> list[Cell]:
+        """One panel of Figure 4: models of all depths that are asked so."""
+        steps, depths = (self.steps, self.layers) if asked == "IC" else (self.steps_last, self.layers_last)
+        return [Cell(asked, steps, layers, reading) for layers in depths]
 
     def cells(self, completion: CompletionName, seeds: int = 1) -> dict[Cell, int]:
         """Every configuration with its number of seeds; of one that comes twice, the larger number counts."""
-        found: dict[Cell, int] = dict.fromkeys(self.base, seeds)
-
-        def add(some: Iterable[Cell], seeds: int) -> None:
-            found.update({each: max(seeds, found.get(each, 0)) for each in some})
-
+        found = dict.fromkeys([*self.base("IC"), *self.base("non-IC")], seeds)
         if self.layers:
-            add([Cell("IC", self.steps, self.layers[-1])], self.deepest_seeds)
-        if "steps" in self.sweeps:
-            every = product(range(1, self.most_steps + 1), self.layers)
-            add([Cell("IC", steps, layers) for steps, layers in every], self.sweep_seeds)
+            found[self.base("IC")[-1]] = max(seeds, self.deepest_seeds)
         if len(readings := self.readings(completion)) > 1:
             middle = {self.layers[len(self.layers) // 2], self.layers[-1]} if self.layers else set()
-            swept: Any = product(readings, ("IC", "non-IC"), self.sweep_layers or sorted({1, *middle}))
-            cells = [Cell(asked, self.steps_of(asked), layers, reading) for reading, asked, layers in swept]
-            add(cells, self.sweep_seeds)
+            panels: tuple[tuple[Asked, int], ...] = (("IC", self.steps), ("non-IC", self.steps_last))
+            for reading, panel, layers in product(
+                readings, panels, self.sweep_layers or sorted({1, *middle})
+            ):
+                cell = Cell(*panel, layers, reading)
+                found[cell] = max(self.sweep_seeds, found.get(cell, 0))
         return found
 
     def readings(self, completion: CompletionName) -> list[Reading]:
         """The readings that are tried, as changes of the study's own, which comes first."""
-        found: list[Reading] = [()]
-        for values in product(*AXES.values()) if "specification" in self.sweeps else ():
-            chosen = zip(AXES, values, strict=True)
-            found.append(
-                tuple((name, value) for name, value in chosen if value != self.own(name, completion))
-            )
-        for name in self.details if "details" in self.sweeps else ():
-            others = (value for value in {**AXES, **FURTHER}[name] if value != self.own(name, completion))
-            found += [((name, value),) for value in others]
-        return sorted(dict.fromkeys(found), key=len)
-
-    def own(self, name: str, completion: CompletionName) -> Any:
-        """What the study itself has of a detail."""
-        if name == "completion":
-            return completion
-        if name not in COMPLETED or getattr(self, name) is not None:
-            return getattr(self, name)
         said = completion_values(completion, Training(steps=self.training_steps))
-        both = {**said["model"], **said["training"], "beta2": said["training"]["betas"][1]}
-        return "none" if both[name] is None else both[name]
+        by_completion = {**said["model"], **said["training"], "beta2": said["training"]["betas"][1]}
+        own: dict[str, Any] = {"completion": completion}
+        for name in DETAILS.keys() - own:
+            follows = name in COMPLETED and getattr(self, name) is None
+            own[name] = by_completion[name] if follows else getattr(self, name)
+        own["clip_norm"] = own["clip_norm"] or "none"
+        crossed, single = "specification" in self.sweeps, "details" in self.sweeps
+        every = product(*(DETAILS[name] for name in CROSSED)) if crossed else ()
+        tried: list[Any] = [zip(CROSSED, each, strict=True) for each in every]
+        tried += [[(name, value)] for name in self.details for value in DETAILS[name]] if single else []
+        found = [tuple((name, value) for name, value in each if value != own[name]) for each in tried]
+        return sorted(dict.fromkeys([(), *found]), key=len)
 
     def under(self, reading: Reading) -> "Options":
         """The options under a reading: under a completion, fields that the options give are those of it."""
@@ -187,19 +145,32 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         own = dict.fromkeys(COMPLETED) if len(changes) < len(reading) else {}
         return self.model_copy(update={**own, **changes})
 
+    @property
+    def departs(self) -> bool:
+        """Whether something else is given than the completion has."""
+        return any(getattr(self, name) is not None for name in COMPLETED)
+
+    def of_plateau(self, loss: float) -> float:
+        """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
+
+        One chain has no plateau: there the loss stays as it is.
+        """
+        paper = STATED["chains"][1]
+        return loss if self.chains in (1, paper) else loss * (1 - 1 / self.chains) / (1 - 1 / paper)
+
     def fields_of(self, cell: Cell) -> dict[str, Any]:
         """All fields of a configuration that the options decide."""
         here, targets = self.under(cell.reading), "ic" if cell.asked == "IC" else "last"
         found = here.overrides(cell.steps, targets, cell.layers, here.head_size)
         return found | {name: value for name, value in cell.reading if name == "completion"}
 
-    def deviations(self, cell: Cell) -> list[str]:
-        """How a configuration departs from what the paper states (section 7.1), in words; none is at scale."""
-        here, steps = self.under(cell.reading), 5 if cell.asked == "IC" else 3
+    def deviations(self, asked: Asked, reading: Reading = ()) -> list[str]:
+        """How models depart from what the paper states (section 7.1), in words; none is at scale."""
+        here, (steps, said) = self.under(reading), (self.steps, 5) if asked == "IC" else (self.steps_last, 3)
         changed = [f"{self.training_steps:,} of 10,000 steps"] * (self.training_steps < 10_000)
-        changed += [f"D {cell.steps}, not {steps}"] * (cell.steps != steps)
-        for name, (words, said) in STATED.items():
-            if (value := getattr(here, name)) != said:
-                changed.append(f"{words} {value:g}, not {said:g}")
+        changed += [f"D {steps}, not {said}"] * (steps != said)
+        for name, (words, stated) in STATED.items():
+            if (value := getattr(here, name)) != stated:
+                changed.append(f"{words} {value:g}, not {stated:g}")
         found = "fresh samples" if here.pool is None else f"a pool of {here.pool:,}"
         return changed + [f"{found}, not a pool of 2²⁰"] * (here.pool != 2**20)

@@ -5,32 +5,35 @@ number: they are missing, not left out.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, Literal
 
-from hopscope.claims import Samples
-from hopscope.claims.crossings import Crossing, first_crossing, order
+from hopscope.claims import COMPLETIONS, Samples
+from hopscope.claims.crossings import first_crossing, order
 from hopscope.claims.verdict import counted
 from hopscope.studies.chains.evidence import LEARNED, asked_for
-from hopscope.studies.chains.recipe import COMPLETED
 from hopscope.studies.depth.options import Asked, Cell, Options, Reading, words_of
+from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
+from hopscope.theory.information_flow import Order as PairOrder
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
     from hopscope.runs import Evidence
 
+Judged = Callable[["Evidence"], Any]
 Value = Callable[[Options, "Evidence"], Any]
-Models = dict[Cell, dict[int, int]]
-"""Configuration → seed → member."""
+Least = Literal["bound", "exact minimum"]
 
 ERRORS = 1.96
 """Standard errors within which a measured loss lies 95 % of the time."""
 
-PAPER_RUNS, PAPER_SEEDS, PAPER_DEPTHS, PAPER_CHAINS = 64, 8, 8, 4
+PAPER_RUNS, PAPER_SEEDS, PAPER_DEPTHS = 64, 8, 8
 """Section 7: "For each formulation, I train 64 transformers with 1 to 8 layers (8 transformers for each number of
-layers)"; on samples of four chains (section 7.1)."""
+layers)"."""
 
 THEORY_STEPS = 64
 """Chains up to this length are counted through for R9a."""
@@ -38,229 +41,212 @@ THEORY_STEPS = 64
 GROWTH = ("layers from one step to the next", "layers from first to last")
 """Parts of R2."""
 
+MOST_STEPS, OWN_LEARNED, DEPTH = 3, 0.25, 8
+"""Of N13, the steps whose minimum is to be reached, and the loss under which one counts; of N11, the layers."""
+
 
 # Which models there are.
 
 
-def of_plateau(loss: float, chains: int) -> float:
-    """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
+def models(options: Options, evidence: "Evidence", asked: Asked) -> "pd.DataFrame":
+    """Models of one panel of Figure 4, `[member]`, by layers: `cell`, `seed`, `layers`, and final losses `step_k`."""
+    import pandas as pd
 
-    One chain has no plateau: there the loss stays as it is.
-    """
-    return loss if chains in (1, PAPER_CHAINS) else loss * (1 - 1 / chains) / (1 - 1 / PAPER_CHAINS)
-
-
-def grid(options: Options, evidence: "Evidence") -> list[Cell]:
-    """The configurations that the options ask for."""
-    return [*options.cells(asked_for(evidence, "completion"))]
-
-
-def models(options: Options, evidence: "Evidence") -> Models:
-    """The models of the evidence, in the order of the grid."""
-    members: dict[str, dict[int, int]] = {}
-    for member, label in evidence.configurations.items():
-        members.setdefault(label, {})[evidence.seeds[member]] = member
-    return {each: members[each.label] for each in grid(options, evidence) if each.label in members}
-
-
-def panel(options: Options, evidence: "Evidence", asked: Asked) -> Models:
-    """The models of one panel of Figure 4 under one reading, by depth; those of the sweep over D are left out."""
-    wanted = (asked, options.steps_of(asked))
-    found = [
-        (each, of) for each, of in models(options, evidence).items() if (each.asked, each.steps) == wanted
-    ]
-    return dict(sorted(found, key=lambda pair: pair[0].layers))
-
-
-def deepest(options: Options, evidence: "Evidence") -> Models:
-    """The deepest models of the study's own reading that are asked for the whole chain."""
-    found = panel(options, of_reading(options, evidence), "IC")
-    return dict([*found.items()][-1:])
+    cells = {each.label: each for each in options.cells(asked_for(evidence, "completion"))}
+    members = {n: cells[label] for n, label in evidence.configurations.items() if cells[label].asked == asked}
+    found = pd.DataFrame({"cell": members}, dtype=object)
+    found["seed"] = found.index.map(evidence.seeds)
+    found["layers"] = [each.layers for each in members.values()]
+    steps = range(1, options.steps + 1) if asked == "IC" else [options.steps_last]
+    for part in (f"step_{step}" for step in steps if members):
+        found[part] = evidence.last("final_loss", part=part)
+    return found.sort_values("layers", kind="stable")
 
 
 def of_reading(options: Options, evidence: "Evidence", reading: Reading = ()) -> "Evidence":
     """The evidence of the models that were trained under one reading, by default the study's own."""
-    labels = [each.label for each in grid(options, evidence) if each.reading == reading]
-    return evidence.where(configuration=labels)
+    cells = options.cells(asked_for(evidence, "completion"))
+    return evidence.where(configuration=[each.label for each in cells if each.reading == reading])
 
 
-def by_reading(
-    options: Options, value: Value, evidence: "Evidence"
-) -> dict[str, Callable[["Evidence"], Any]]:
+def by_reading(options: Options, value: Value, evidence: "Evidence") -> dict[str, Judged]:
     """The value of a claim under each reading, the study's own first; a study that goes through none has one."""
     completion = asked_for(evidence, "completion")
     readings = options.readings(completion)
     if len(readings) == 1:
         return {"": partial(value, options)}
     # Where completions alone are tried, the readings are their names, by which a verdict combines them.
-    departs = any(getattr(options, name) is not None for name in COMPLETED)
-    whole = not departs and all(name == "completion" for reading in readings for name, _ in reading)
+    whole = not options.departs and all(name == "completion" for reading in readings for name, _ in reading)
     own = completion if whole else "as configured"
-    return {words_of(each) or own: partial(under, options, each, value) for each in readings}
 
+    def under(reading: Reading) -> Judged:
+        return lambda evidence: value(options, of_reading(options, evidence, reading))
 
-def under(options: Options, reading: Reading, value: Value, evidence: "Evidence") -> Any:
-    """The value of a claim on the models that were trained under one reading."""
-    return value(options, of_reading(options, evidence, reading))
+    return {words_of(each) or own: under(each) for each in readings}
 
 
 # What they lack of the paper's protocol.
 
 
-def deviations(options: Options, cells: Collection[Cell], depths: bool = True) -> list[str]:
-    """How models depart from what the paper states, in words; the details that it leaves open are no departure."""
-    words = [*dict.fromkeys(words for each in cells for words in options.deviations(each))]
-    return words + [f"{len(cells)} of {PAPER_DEPTHS} depths"] * (depths and len(cells) < PAPER_DEPTHS)
+def lacks(options: Options, asked: Asked, evidence: "Evidence", depths: bool = True) -> str:
+    """How models that are asked so depart from what the paper states; what it leaves open is no departure."""
+    count = len(options.layers if asked == "IC" else options.layers_last)
+    return ", ".join(options.deviations(asked) + few_depths(count) * depths)
 
 
-def reading_lacks(options: Options, found: Models, depths: bool = True) -> str:
+def reading_lacks(options: Options, found: "pd.DataFrame", depths: bool = True) -> str:
     """What models of one reading lack because of it, in words; nothing under the study's own, which is said once."""
-    if not any(each.reading for each in found):
-        return ""
-    own = deviations(options, [each._replace(reading=()) for each in found], depths=False)
-    return ", ".join(words for words in deviations(options, found, depths) if words not in own)
+    asked, _, _, reading = found["cell"].iloc[0]
+    own, words = options.deviations(asked), options.deviations(asked, reading)
+    more = [each for each in words if each not in own] + few_depths(found["layers"].nunique()) * depths
+    return ", ".join(more) if reading else ""
 
 
-def lacks(options: Options, asked: Asked, evidence: "Evidence") -> str:
-    """What the models that are asked for the whole chain, or its last symbol alone, lack of the paper's protocol."""
-    return ", ".join(deviations(options, panel(options, of_reading(options, evidence), asked)))
+def few_depths(count: int) -> list[str]:
+    """How many depths fewer than the paper there are, in words."""
+    return [f"{count} of {PAPER_DEPTHS} depths"] * (count < PAPER_DEPTHS)
+
+
+def seeds_lacking(options: Options, evidence: "Evidence", asked: Asked) -> list[str]:
+    """How many seeds fewer than the paper some depth has, in words."""
+    found = models(options, of_reading(options, evidence), asked)
+    seeds = int(found.groupby("layers").size().min()) if len(found) else 0
+    return [f"{seeds} of {PAPER_SEEDS} seeds"] * (seeds < PAPER_SEEDS)
 
 
 # R1 and N15: without the curriculum.
 
 
-def losses_without_curriculum(options: Options, evidence: "Evidence") -> Samples:
-    """Final loss of every model that is asked for the last symbol alone."""
-    found = panel(options, evidence, "non-IC")
-    members = [member for of in found.values() for member in of.values()]
-    if not members:
-        return Samples([], unit="run", note="not trained in this run")
-    error, lacking = errors(options, evidence, members), reading_lacks(options, found)
-    return by_run(evidence, evidence.last("final_loss")[members], error=error, missing=lacking)
+def by_run(evidence: "Evidence", found: "pd.DataFrame", part: str | None, **more: Any) -> Samples:
+    """Final loss of each model; runs of one seed at several depths are resampled together."""
+    losses = evidence.last("final_loss", part=part)[found.index]
+    return Samples(losses, "run", found["seed"].tolist(), **more)
 
 
-def losses_of_alone(options: Options, evidence: "Evidence") -> Samples:
-    """The same at whatever depth, and whatever the run lacks of the paper's protocol (N15)."""
-    return replace(losses_without_curriculum(options, evidence), missing="")
-
-
-def loss_with_curriculum(options: Options, evidence: "Evidence") -> Samples:
-    """Control: final loss of the same symbol in the deepest models that are asked for the whole chain."""
-    members = [member for of in deepest(options, evidence).values() for member in of.values()]
-    if not members or options.steps < options.steps_last:
-        return Samples([], unit="run", note="no model is asked for the whole chain as far as that symbol")
-    return by_run(evidence, evidence.last("final_loss", part=f"step_{options.steps_last}")[members])
-
-
-def errors(
-    options: Options, evidence: "Evidence", members: Sequence[int], part: str | None = None
-) -> list[float]:
-    """How far the final loss of each member may lie from the truth."""
+def errors(options: Options, evidence: "Evidence", found: "pd.DataFrame", part: str | None) -> list[float]:
+    """How far the final loss of each model may lie from the truth."""
     # The curves are measured on fewer samples than the last checkpoint: their error is larger by the root of the ratio.
     wider = ERRORS * max(1.0, options.analysis_samples / options.evaluation_samples) ** 0.5
-    return list(evidence.last("checkpoint_loss_error", part=part)[members] * wider)
+    return list(evidence.last("checkpoint_loss_error", part=part)[found.index] * wider)
 
 
-def by_run(evidence: "Evidence", values: Any, **more: Any) -> Samples:
-    """A number for each member; runs of one seed at several depths are resampled together."""
-    return Samples(values, "run", [evidence.seeds[int(member)] for member in values.index], **more)
+def losses_without_curriculum(options: Options, evidence: "Evidence", whole: bool = True) -> Samples:
+    """Final loss of every model that is asked for the last symbol alone.
+
+    N15 asks it at whatever depth, and whatever a reading lacks of the paper's protocol: not `whole`.
+    """
+    found = models(options, evidence, "non-IC")
+    if found.empty:
+        return Samples([], unit="run", note="not trained in this run")
+    missing = reading_lacks(options, found) if whole else ""
+    return by_run(evidence, found, None, error=errors(options, evidence, found, None), missing=missing)
+
+
+def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Samples:
+    """Control: final partial loss of a step, of the deepest models that are asked for the whole chain."""
+    evidence = of_reading(options, evidence)
+    found = models(options, evidence, "IC")
+    if found.empty or options.steps < step:
+        return Samples([], unit="run", note="no model is asked for the whole chain as far as that symbol")
+    return by_run(evidence, found[found["layers"] == found["layers"].max()], f"step_{step}")
+
+
+def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
+    """What a run lacks for N15, in words."""
+    if not options.layers_last:
+        return ""
+    words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3)
+    return ", ".join(words + seeds_lacking(options, evidence, "non-IC"))
 
 
 # R2 and R11: what a layer buys.
 
 
-def losses_by_depth(options: Options, evidence: "Evidence", found: Models) -> dict[int, Any]:
-    """Seed → final partial losses `[step, depth]`, of the seeds that were trained at every depth."""
+def losses_by_depth(found: "pd.DataFrame") -> "np.ndarray":
+    """Final partial losses `[seed, depth, step]`, of the seeds that were trained at every depth."""
     import numpy as np
 
-    steps = range(1, options.steps + 1)
-    losses = [evidence.last("final_loss", part=f"step_{step}") for step in steps] if found else []
-    seeds = sorted(set.intersection(*map(set, found.values()))) if found else []
-    return {
-        seed: np.array([[of[members[seed]] for members in found.values()] for of in losses]) for seed in seeds
-    }
+    depths = found["layers"].nunique()
+    whole = found[found.groupby("seed")["layers"].transform("size") == depths].sort_values(["seed", "layers"])
+    losses = whole.filter(like="step_").to_numpy(np.float64)
+    return losses.reshape(len(losses) // max(1, depths), depths, losses.shape[1])
 
 
-def needed_layers(options: Options, evidence: "Evidence", found: Models) -> dict[int, list[float]]:
-    """Seed → for each step k the least number of layers that learned it, of the seeds trained at every depth.
+def needed_layers(options: Options, found: "pd.DataFrame") -> "np.ndarray":
+    """The least number of layers that learned each step, `[seed, step]`, of the seeds trained at every depth.
 
     One more than the deepest model has where none learned it, NaN where a shallower model diverged.  A seed that
     learned no step says nothing.
     """
-    level, most = of_plateau(LEARNED, options.chains), max((each.layers for each in found), default=0) + 1
+    import numpy as np
 
-    def first(losses: Any) -> float:
-        for each, loss in zip(found, losses, strict=True):
-            if not loss >= level:
-                return math.nan if math.isnan(loss) else each.layers
-        return most
-
-    by_seed = losses_by_depth(options, evidence, found)
-    every = {seed: [*map(first, losses)] for seed, losses in by_seed.items()}
-    return {seed: layers for seed, layers in every.items() if any(each != most for each in layers)}
+    losses, layers = losses_by_depth(found), found["layers"].unique()
+    ended = ~(losses >= options.of_plateau(LEARNED))  # learned, or not known
+    first = ended.argmax(1)
+    unknown = np.isnan(np.take_along_axis(losses, first[:, None], 1)[:, 0])
+    most = layers.max() + 1
+    needed = np.where(ended.any(1), np.where(unknown, np.nan, layers[first]), most)
+    return needed[(needed != most).any(1)]
 
 
 def growth_of_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     """By seed: how many layers more the next step of the chain takes, at least, and the last one than the first."""
     import numpy as np
 
-    found, note = panel(options, evidence, "IC"), "needs several depths and steps"
-    needed = [*needed_layers(options, evidence, found).values()]
-    if len(found) > 1 and options.steps > 1:
-        note = "no seed learned any step at any depth"
-    if len(found) < 2 or options.steps < 2 or not needed:
-        return dict.fromkeys(GROWTH, Samples([], unit="seed", note=note))
-    # The least of numbers some of which are missing is missing.
-    values = ([float(np.diff(each).min()) for each in needed], [each[-1] - each[0] for each in needed])
-    level, lacking = of_plateau(LEARNED, options.chains), reading_lacks(options, found)
-    learned = [losses < level for losses in losses_by_depth(options, evidence, found).values()]
-    nested = sum(int((each[1:] <= each[:-1]).all(axis=0).sum()) for each in learned)
+    found = models(options, evidence, "IC")
+    depths = found["layers"].nunique()
+    if depths < 2 or options.steps < 2:
+        return dict.fromkeys(GROWTH, Samples([], unit="seed", note="needs several depths and steps"))
+    needed = needed_layers(options, found)
+    if not len(needed):
+        return dict.fromkeys(GROWTH, Samples([], unit="seed", note="no seed learned any step at any depth"))
+    learned = losses_by_depth(found) < options.of_plateau(LEARNED)
+    nested = int((learned[..., 1:] <= learned[..., :-1]).all(-1).sum())
     note = (
-        f"in {nested} of {counted(sum(each.shape[1] for each in learned), 'model')} every step that was learned "
-        f"follows one that was, and there this follows from R3; it rests on {counted(len(found), 'depth')}"
+        f"in {nested} of {counted(learned[..., 0].size, 'model')} every step that was learned follows one that was, "
+        f"and there this follows from R3; it rests on {counted(depths, 'depth')}"
     )
-    samples = (Samples(each, unit="seed", missing=lacking, note=note) for each in values)
-    return dict(zip(GROWTH, samples, strict=True))
+    # The least of numbers some of which are missing is missing.
+    values = (np.diff(needed).min(1), needed[:, -1] - needed[:, 0])
+    more: Any = {"unit": "seed", "missing": reading_lacks(options, found), "note": note}
+    return {part: Samples(each, **more) for part, each in zip(GROWTH, values, strict=True)}
 
 
 def growth_among_learned(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     """Control of R2: the same of the steps that a seed learns at some depth: others count one layer too many."""
-    evidence = of_reading(options, evidence)
-    found, grown = panel(options, evidence, "IC"), list[float]()
-    most = max((each.layers for each in found), default=0)
-    for layers in needed_layers(options, evidence, found).values() if len(found) > 1 else ():
+    found, grown = models(options, of_reading(options, evidence), "IC"), list[float]()
+    for layers in needed_layers(options, found) if found["layers"].nunique() > 1 else ():
         # What is not known is not left out: NaN is not more than the deepest.
-        learned = [needed for needed in layers if not needed > most]
+        learned = layers[~(layers > found["layers"].max())]
         grown.append(learned[-1] - learned[0])
     return {GROWTH[1]: Samples(grown, unit="seed", note="" if grown else "no seed learned a step")}
 
 
-def ranges_of_skill(skills: Any, level: float) -> tuple[Any, Any]:
-    """Which steps are learned at some depth and not at others, and the range of each, by skills `[step, depth]`."""
-    import numpy as np
+def in_ranges(options: Options, losses: "np.ndarray", numbers: "np.ndarray", known: bool) -> list[float]:
+    """The mean of numbers `[step]` as shares of each step's range of skill (1 − partial loss) over depths.
 
-    low, high = skills.min(axis=1), skills.max(axis=1)
-    return high > np.maximum(low, 1.0 - level), high - low
-
-
-def largest_gains(options: Options, evidence: "Evidence") -> Samples:
-    """By seed: the largest gain in skill (1 − partial loss) from one depth to the next, in shares of its range.
-
-    The mean over the steps that the seed learns at some depth; a seed that learns none has no range.
+    Over the steps that are learned at some depth and not at others, by losses `[depth, step]`; nothing if there are
+    none, and NaN where a number is not `known`.
     """
     import numpy as np
 
-    found, gains = panel(options, evidence, "IC"), list[float]()
-    layers = [each.layers for each in found]
+    low, high = 1.0 - losses.max(0), 1.0 - losses.min(0)
+    learned = high > np.maximum(low, 1.0 - options.of_plateau(LEARNED))
+    if not known:
+        return [math.nan]
+    return [float((numbers[learned] / (high - low)[learned]).mean())] if learned.any() else []
+
+
+def largest_gains(options: Options, evidence: "Evidence") -> Samples:
+    """By seed: the largest gain in skill from one depth to the next, as a share of its range over depths."""
+    import numpy as np
+
+    found, gains = models(options, evidence, "IC"), list[float]()
+    layers = found["layers"].unique().tolist()
     if len(layers) < 3 or layers != list(range(layers[0], layers[-1] + 1)):
         return Samples([], unit="seed", note="needs three depths or more, one layer apart")
-    for losses in losses_by_depth(options, evidence, found).values():
-        learned, width = ranges_of_skill(1.0 - losses, of_plateau(LEARNED, options.chains))
-        if np.isnan(losses).any():
-            gains.append(math.nan)
-        elif learned.any():
-            largest = np.diff(1.0 - losses, axis=1).max(axis=1)
-            gains.append(float((largest[learned] / width[learned]).mean()))
+    for losses in losses_by_depth(found):
+        gains += in_ranges(options, losses, -np.diff(losses, axis=0).min(0), not np.isnan(losses).any())
     note = "" if gains else "no seed learned a step at some depths and not at others"
     return Samples(gains, unit="seed", missing=reading_lacks(options, found) if gains else "", note=note)
 
@@ -272,70 +258,150 @@ def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
     """
     import numpy as np
 
-    evidence, found = of_reading(options, evidence), list[float]()
-    by_seed = losses_by_depth(options, evidence, panel(options, evidence, "IC"))
-    for one, other in pairwise([*by_seed, *list(by_seed)[:1]]):
-        learned, width = ranges_of_skill(1.0 - by_seed[one], of_plateau(LEARNED, options.chains))
-        if np.isnan(by_seed[one]).any() or np.isnan(by_seed[other]).any():
-            found.append(math.nan)
-        elif learned.any() and one != other:
-            apart = abs(by_seed[other] - by_seed[one]).mean(axis=1)
-            found.append(float((apart[learned] / width[learned]).mean()))
-    return Samples(found, unit="seed", note="" if found else "no two seeds learned a step")
+    found = losses_by_depth(models(options, of_reading(options, evidence), "IC"))
+    apart = list[float]()
+    for one, other in pairwise([*found, *found[: len(found) > 1]]):
+        away = abs(other - one)
+        apart += in_ranges(options, one, away.mean(0), not np.isnan(away).any())
+    return Samples(apart, unit="seed", note="" if apart else "no two seeds learned a step")
 
 
 # R3: in which order.
 
 
-def crossings_of(options: Options, evidence: "Evidence", found: Models) -> dict[int, list[Crossing] | None]:
-    """Member → when it learned each step that it is asked for; `None` if it diverged."""
-    steps = {step for each in found for step in each.asked_steps}
-    curves = {step: evidence.curve(f"loss_step_{step}", measure="training") for step in steps}
-    last, level = evidence.last("final_loss"), of_plateau(LEARNED, options.chains)
-
-    def crossing(step: int, member: int) -> Crossing:
-        curve = curves[step][member].dropna()
-        return first_crossing(curve.index.tolist(), curve.tolist(), level, rising=False)
-
-    return {
-        member: None if math.isnan(last[member]) else [crossing(step, member) for step in each.asked_steps]
-        for each, of in found.items()
-        for member in of.values()
-    }
-
-
-def out_of_order(crossings: Sequence[Crossing]) -> int | None:
-    """In how many neighbouring steps a model learned the later one first.
+def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = False) -> Samples:
+    """In how many neighbouring steps each model learned the later one first (or the earlier one: `reverse`).
 
     Two crossings within one evaluation interval are a tie, which is no disorder; a step that was never learned comes
-    after those that were.  `None` for a model that learned nothing, which says nothing about an order.
+    after those that were.  A model that learned nothing says nothing about an order.
     """
-    known = [each for pair in pairwise(crossings) if (each := order(*pair)) != "unknown"]
-    return known.count("after") if known else None
-
-
-def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = False) -> Samples:
-    """In how many neighbouring steps each model learned the later one first (or the earlier one: `reverse`)."""
     import pandas as pd
 
-    found = panel(options, evidence, "IC") if options.steps > 1 else {}
-    if not found:
+    found = models(options, evidence, "IC")
+    if found.empty or options.steps < 2:
         return Samples([], unit="run", note="not trained in this run")
-    counts = {
-        member: math.nan if crossings is None else out_of_order(crossings[::-1] if reverse else crossings)
-        for member, crossings in crossings_of(options, evidence, found).items()
-    }
-    ordered = pd.Series({member: count for member, count in counts.items() if count is not None}, dtype=float)
+    steps, level = range(1, options.steps + 1), options.of_plateau(LEARNED)
+    curves = [evidence.curve(f"loss_step_{step}", measure="training") for step in steps]
+    final, counts = evidence.last("final_loss"), dict[int, float]()
+    for member in found.index:
+        if math.isnan(final[member]):
+            counts[member] = math.nan
+            continue
+        own = [curve[member].dropna() for curve in curves[:: -1 if reverse else 1]]
+        times = [first_crossing(each.index.tolist(), each.tolist(), level, rising=False) for each in own]
+        known = [each for pair in pairwise(times) if (each := order(*pair)) != "unknown"]
+        if known:
+            counts[member] = known.count("after")
+    ordered = pd.Series(counts, dtype=float)
     if ordered.empty:
         return Samples([], unit="run", note="no run learned a step")
-    silent, learned = len(counts) - len(ordered), {*ordered.dropna().index}
-    seeds = min((len(of) for of in found.values() if learned & {*of.values()}), default=PAPER_SEEDS)
+    learned = found["layers"].isin(found["layers"][ordered.dropna().index])
+    seeds = found[learned].groupby("layers").size().min() if learned.any() else PAPER_SEEDS
     few = "" if seeds >= PAPER_SEEDS else f"{seeds} of {PAPER_SEEDS} seeds at a depth"
+    silent = len(found) - len(ordered)
     note = f"{silent} more learned no step, and have no order" if silent else ""
-    lacking = ", ".join(filter(None, [reading_lacks(options, found), few]))
-    return by_run(evidence, ordered, note=note, missing=lacking)
+    missing = ", ".join(filter(None, [reading_lacks(options, found), few]))
+    return Samples(ordered, "run", found["seed"][ordered.index].tolist(), note=note, missing=missing)
 
 
 def steps_in_order(options: Options, evidence: "Evidence") -> Samples:
     """Control of R3: if no earlier step came first by more than a tie, the order was never seen."""
     return steps_out_of_order(options, of_reading(options, evidence), reverse=True)
+
+
+# R9 and N13: what theory says.
+
+
+def exact_cases() -> Iterator[tuple[int, int]]:
+    """D and the exact minimum of layers, for every D, mask and order of pairs."""
+    masks: tuple[Mask, ...] = ("causal", "none")
+    orders: tuple[PairOrder, ...] = ("deepest-first", "shallowest-first")
+    for steps, mask, pairs in product(range(1, THEORY_STEPS + 1), masks, orders):
+        yield steps, exact_layers(steps, mask, pairs)
+
+
+def layers_above_bound(evidence: "Evidence") -> Samples:
+    """By how many layers the exact minimum lies above the theorem's bound, for every D, mask and order of pairs."""
+    gaps = [layers - theorem_bound(steps) for steps, layers in exact_cases()]
+    note = f"the exact minimum lies {min(gaps):.2f} to {max(gaps):.2f} layers above the bound"
+    return Samples(gaps, unit="case", note=note)
+
+
+def layers_above_a_wrong_bound(evidence: "Evidence") -> Samples:
+    """Control of R9a: if log₂(2D) were never undercut, the cases could not tell a bound from another number."""
+    return Samples([min(layers - math.log2(2 * steps) for steps, layers in exact_cases())], unit="case")
+
+
+def below(least: Least, options: Options, evidence: "Evidence") -> "pd.DataFrame":
+    """The models that are asked for the whole chain and have fewer layers than the bound, or the exact minimum."""
+
+    def limit(each: Cell) -> float:
+        exact = options.under(each.reading).exact(each.steps)[each.steps]
+        return theorem_bound(each.steps) if least == "bound" else exact
+
+    found = models(options, evidence, "IC")
+    return found.loc[[member for member, each in found["cell"].items() if each.layers < limit(each)]]
+
+
+def losses_below(least: Least, options: Options, evidence: "Evidence") -> Samples:
+    """Final partial loss of x_D of every model with fewer layers than the bound, or the exact minimum (R9b, R9c)."""
+    found, last = below(least, options, evidence), f"step_{options.steps}"
+    if found.empty:
+        return Samples([], unit="run", note=f"no run has fewer layers than the {least}")
+    error, missing = errors(options, evidence, found, last), reading_lacks(options, found, depths=False)
+    return by_run(evidence, found, last, error=error, missing=missing)
+
+
+def above_minimum(options: Options, evidence: "Evidence") -> Samples:
+    """By step k, up to the third: the least depth at which some seed learned it, less the exact minimum (N13)."""
+    found, above = models(options, evidence, "IC"), list[float]()
+    for step, least in options.exact(options.steps).items():
+        if step <= MOST_STEPS and len(found):
+            learned = found["layers"][found[f"step_{step}"] < OWN_LEARNED]
+            above.append(min(learned, default=math.inf) - least)
+    return Samples(above, unit="case", note="" if above else "no models were asked for the whole chain")
+
+
+def losses_below_minimum(options: Options, evidence: "Evidence") -> Samples:
+    """Final partial loss of every step that a model has too few layers for, by the exact minimum (N13)."""
+    found, least = models(options, evidence, "IC"), options.exact(options.steps)
+    cases = [
+        (seed, loss)
+        for step, layers in least.items()
+        if len(found)
+        for seed, loss in found.loc[found["layers"] < layers, ["seed", f"step_{step}"]].to_numpy()
+    ]
+    return Samples([loss for _, loss in cases], unit="case", cluster=[seed for seed, _ in cases])
+
+
+def lacks_of_depths(options: Options, evidence: "Evidence") -> str:
+    """What a run lacks for N13, in words."""
+    needed = max(options.exact(min(MOST_STEPS, options.steps)).values())
+    absent = [str(n) for n in range(1, needed + 1) if n not in options.layers]
+    words = [f"D {options.steps}, not {MOST_STEPS} or more"] * (options.steps < MOST_STEPS)
+    words += seeds_lacking(options, evidence, "IC")
+    return ", ".join(words + [f"no models of {', '.join(absent)} layers"] * bool(absent))
+
+
+# N11: the schedule, not the start.
+
+
+def steps_by_completion(options: Options, evidence: "Evidence") -> dict[str, Samples]:
+    """By completion: steps that each seed of the models with eight layers learned (N11)."""
+    own, found = asked_for(evidence, "completion"), dict[str, Samples]()
+    for name in COMPLETIONS:
+        reading: Reading = () if name == own and not options.departs else (("completion", name),)
+        deep = models(options, of_reading(options, evidence, reading), "IC").query(f"layers == {DEPTH}")
+        losses = deep.filter(like="step_")
+        counts = (losses < options.of_plateau(LEARNED)).sum(axis=1).astype(float)
+        values = counts.where(losses.notna().all(axis=1))
+        found[name] = Samples(values, unit="seed", note="" if len(deep) else "not run")
+    return found
+
+
+def lacks_of_schedules(options: Options, evidence: "Evidence") -> str:
+    """What a run lacks for N11: Figure 4's models of eight layers, under all completions."""
+    found = steps_by_completion(options, evidence).items()
+    absent: Iterable[str] = (f"no models of {name}" for name, of in found if not len(of.values))
+    words = lacks(options, "IC", evidence) if DEPTH in options.layers else f"no models of {DEPTH} layers"
+    return ", ".join(filter(None, [words, *absent]))

@@ -1,14 +1,12 @@
 """Members that are trained again from a checkpoint, with the read for one step of the chain clamped (appendix D)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import first_crossing
-from hopscope.studies.chains.circuits import Place
-from hopscope.studies.chains.comparisons import reading_of
 from hopscope.studies.chains.evidence import LEARNED
-from hopscope.studies.chains.readings import circuits, time_rows
+from hopscope.studies.chains.readings import circuits, reading_of, time_rows
 from hopscope.study.measure import Context, measure
 
 if TYPE_CHECKING:
@@ -39,56 +37,44 @@ def clamps(context: Context) -> Rows:
             yield from context.part(f"member-{member}", partial(_again, context, place, read[0]["file"], own))
 
 
-def _again(context: Context, place: int, file: str, rows: Sequence[dict[str, Any]]) -> Rows:
+def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, Any]]) -> Rows:
     import torch
 
     from hopscope.circuits.history import clamp, controls, trained_again
+    from hopscope.circuits.reader import Reader, ReaderConfig
 
-    member, job, options = context.members[place], context.job, context.options
+    member, options = context.members[place], context.options
     reading = reading_of(context, file, member)
     chosen = _reads(reading)
     if not chosen:
         return
-    start = _before(context, [path for same in chosen.values() for path in same], rows)
+    start = _before([path for same in chosen.values() for path in same], rows, context.unit.steps[0])
     taken = [each for each, _ in reading.minimal]
-    on = _execution(context, place)
+    on = Reader(context.ensemble.member(place), context.task, ReaderConfig()).fresh
     runs: dict[str, Sequence[ReplacePattern]] = {LEFT_ALONE: ()}
     for name, paths in chosen.items():
         runs[name] = [clamp(path.layer, path.head, path.roles) for path in paths]
         if (control := controls(paths, taken, on)) is not None:
             runs[f"{CONTROL}{name}"] = control
-    weights = context.unit.weights(start).items()
-    arrays = {f"weights/{name}": each[place : place + 1] for name, each in weights}
-    state, seed = (arrays, {"step": start, "diverged_at": [None]}), context.unit.members[place].data_seed
+    again, every = context.at(context.unit, start).ensemble.select([place]), options.checkpoint_every
+    how = {"steps": options.clamp_steps, "every": every, "samples": options.evaluation_samples}
     with torch.enable_grad():
-        found = trained_again(
-            context.task, job.model, job.training, seed or 0, state, runs, steps=options.clamp_steps,
-            every=options.checkpoint_every, samples=options.evaluation_samples,
-        )  # fmt: skip
+        found = trained_again(again, context.job.training, runs, **how)
     words = {str(path.roles): path.query for same in chosen.values() for path in same}
-
-    def row(metric: str, value: float | None, **where: Any) -> dict[str, Any]:
-        return {"metric": metric, "value": None if value is None else float(value), "member": member, **where}
-
-    yield row("clamped_from", start)
+    yield {"metric": "clamped_from", "value": start, "member": member}
     for name, losses in found.items():
         for each in runs[name]:
-            head = (each.heads or (0,))[0]
+            where = {"layer": each.layer, "head": (each.heads or (0,))[0], "member": member}
             part = f"{name}: {words[str(each.rows)]}"
-            yield row("clamped_rows", 1.0, layer=each.layer, head=head, part=part)
+            yield {"metric": "clamped_rows", "value": 1.0, "part": part, **where}
+        at = {"part": name, "member": member}
         for metric, curve in losses.items():
             for step, value in curve.items():
-                yield row(f"clamped_{metric}", value, part=name, step=step)
+                yield {"metric": f"clamped_{metric}", "value": value, "step": step, **at}
         for step in range(1, options.steps + 1):
             if own := losses.get(f"loss_step_{step}"):
                 fell = first_crossing([*own], [*own.values()], LEARNED, rising=False)
-                yield from time_rows(row, f"clamped_fell_step_{step}", fell, part=name)
-
-
-def _execution(context: Context, place: int) -> Any:
-    from hopscope.studies.chains.comparisons import plain_reader
-
-    return plain_reader(context, context.ensemble.member(place)).fresh
+                yield from time_rows(f"clamped_fell_step_{step}", fell, **at)
 
 
 def _reads(reading: "Reading") -> "dict[str, list[Path]]":
@@ -106,19 +92,10 @@ def _reads(reading: "Reading") -> "dict[str, list[Path]]":
     return dict(sorted(found.items()))
 
 
-def _before(context: Context, paths: "Sequence[Path]", rows: Sequence[dict[str, Any]]) -> int:
+def _before(paths: "Sequence[Path]", rows: Sequence[Mapping[str, Any]], otherwise: int) -> int:
     # The last checkpoint before any of some paths had formed.
-    wanted = {Place(0, path.layer, path.head, f"{path.query} → {path.read}")[1:] for path in paths}
-    low = [
-        row["value"]
-        for row in rows
-        if row["metric"] == "formed_at_low" and (row.get("layer"), row.get("head"), row.get("part")) in wanted
-    ]
-    formed = {
-        (row.get("layer"), row.get("head"), row.get("part"))
-        for row in rows
-        if row["metric"] == "formed" and row["value"] == 1.0
-    }
-    if not formed & wanted:
-        return context.unit.steps[0]
-    return int(min(low))
+    wanted = {(path.layer, path.head, f"{path.query} → {path.read}") for path in paths}
+    own = [row for row in rows if (row.get("layer"), row.get("head"), row.get("part")) in wanted]
+    formed = any(row["metric"] == "formed" and row["value"] == 1.0 for row in own)
+    low = [row["value"] for row in own if row["metric"] == "formed_at_low"]
+    return int(min(low)) if formed else otherwise

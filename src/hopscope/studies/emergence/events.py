@@ -1,54 +1,45 @@
 """What happens while members learn, and in which order: reads of a step form, and its loss falls."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
 
-from hopscope.claims.crossings import Crossing, precedence
+from hopscope.claims.crossings import Crossing, order
 from hopscope.page import figures as charts
-from hopscope.studies.chains.circuits import ChainOptions, independent, of_step, times
+from hopscope.studies.chains.circuits import ChainOptions, Place, independent, rows_of, times
 from hopscope.studies.chains.evidence import symbol
 from hopscope.studies.chains.readings import circuits
+from hopscope.studies.emergence.clamps import CONTROL, LEFT_ALONE
 from hopscope.study.measure import Context, measure
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 Rows = Iterator[dict[str, Any]]
+Event = tuple[str, int]
+"""Of `EVENTS`, and the step of the chain."""
+
+EVENTS = {"formed": "reads for {} formed", "fell": "loss of {} fell"}
+"""Event of a step of the chain → in words."""
 
 
-class Event(NamedTuple):
-    """Something that happens once to a member: in words, of which step of the chain, and member → when."""
-
-    name: str
-    step: int
-    times: Mapping[int, Crossing]
-
-
-def events(evidence: "Evidence", steps: int, members: Iterable[int]) -> list[Event]:
-    """For each step of the chain, all its reads have formed, then its loss fell under one half; of some members."""
-    kinds = {"reads for {} formed": times(evidence, "formed"), "loss of {} fell": times(evidence, "fell")}
-    wanted = set(members)
-    return [
-        Event(
-            words.format(symbol(step)),
-            step,
-            {member: time for member, time in of_step(found, step).items() if member in wanted},
-        )
-        for step in range(1, steps + 1)
-        for words, found in kinds.items()
-    ]
-
-
-def read_of(evidence: "Evidence", members: Iterable[int]) -> list[int]:
-    """Those of some members that were read: paths of others could not be followed."""
+def events(evidence: "Evidence", steps: int, members: list[int]) -> dict[Event, dict[int, Crossing]]:
+    """Event → member → when it happened, of those members that were read; in the order of the chain."""
     read = evidence.last("was_read") if "was_read" in evidence else {}
-    return [member for member in members if read.get(member) == 1.0]
+    chosen = [each for each in members if read.get(each) == 1.0]
+    seen = {event: times(evidence, event) for event in EVENTS}
+    return {
+        (event, step): {each: of[place] for each in chosen if (place := Place.of_step(each, step)) in of}
+        for step in range(1, steps + 1)
+        for event, of in seen.items()
+    }
 
 
-def pairs(first: Event, second: Event) -> list[tuple[Crossing, Crossing]]:
-    """The times of both events, of members that have both."""
-    return [(time, second.times[member]) for member, time in first.times.items() if member in second.times]
+def words_of(event: Event) -> str:
+    """An event in words."""
+    return EVENTS[event[0]].format(symbol(event[1]))
 
 
 @measure(when="run", needs=(circuits,))
@@ -61,99 +52,80 @@ def orders(context: Context) -> Rows:
     member, part: the event: `share_of_weights`, `share_of_data`, of the variance of its time, each also with
     `_by_chance` and `_p` (share of shuffled tables that have as much).  What never came counts as the end of training.
     """
-    from hopscope.claims.crossings import order
     from hopscope.claims.intervals import variance_shares
     from hopscope.runs import Evidence
 
     options, run = context.options, context.run
     evidence = Evidence.of(context.rows("circuit"), run.members, run.config)
-    every = events(evidence, options.steps, read_of(evidence, independent(evidence)))
-    hops = [*zip(every[::2], every[1::2], strict=True)]
-    for (reads, loss), following in zip(hops, [*hops[1:], None], strict=True):
-        part = f"step_{reads.step}"
-        for member, time in reads.times.items():
-            fell = loss.times.get(member)
-            if time.time is not None and fell is not None and fell.time is not None:
-                yield {"metric": "lag", "part": part, "member": member, "value": fell.time - time.time}
-            later = following and following[0].times.get(member)
-            if later and (known := order(time, later)) != "unknown":
-                value = float(known == "before")
-                yield {"metric": "reads_before_next", "part": part, "member": member, "value": value}
+    every = events(evidence, options.steps, independent(evidence))
+    for step in range(1, options.steps + 1):
+        fell, following = every["fell", step], every.get(("formed", step + 1), {})
+        for member, time in every["formed", step].items():
+            at: dict[str, Any] = {"part": f"step_{step}", "member": member}
+            lost = fell[member].time if member in fell else None
+            if time.time is not None and lost is not None:
+                yield {"metric": "lag", "value": lost - time.time, **at}
+            if member in following and (known := order(time, following[member])) != "unknown":
+                yield {"metric": "reads_before_next", "value": known == "before", **at}
     of = {(each.init_seed, each.data_seed): each.member for each in run.members}
-    cells = [[of.get((init, data)) for data in range(options.crossed)] for init in range(options.crossed)]
-    crossed = [member for row in cells for member in row if member is not None]
-    for event in events(evidence, options.steps, read_of(evidence, crossed)) if crossed else ():
-        found = [[event.times.get(member) for member in row if member is not None] for row in cells]
+    seeds, end = range(options.crossed), float(options.training_steps)
+    cells = [[of[init, data] for data in seeds] for init in seeds]
+    crossed = events(evidence, options.steps, [member for row in cells for member in row])
+    for event, own in crossed.items() if cells else ():
+        found = [[own.get(member) for member in row] for row in cells]
         if any(time is None for row in found for time in row):
             continue  # a model diverged, was not read, or needs no read of its own for it
-        end = float(options.training_steps)
         table = [[end if each is None or each.time is None else each.time for each in row] for row in found]
         for factor, numbers in (variance_shares(table) or {}).items():
             words = {"rows": "weights", "columns": "data"}[factor]
             for what, value in zip(("", "_by_chance", "_p"), numbers, strict=True):
-                yield {"metric": f"share_of_{words}{what}", "part": event.name, "value": value}
+                yield {"metric": f"share_of_{words}{what}", "part": words_of(event), "value": value}
 
 
 # What is drawn.
 
 
+def crossing_rows(evidence: "Evidence") -> Rows:
+    """When reads of independent members formed, and when their losses fell, between which checkpoints."""
+    own = independent(evidence)
+    for event, words in (("formed", "a read formed"), ("fell", "a loss fell")):
+        for place, time in times(evidence, event).items():
+            if place.member in own and (event == "fell" or place.layer is not None):
+                who = {"member": place.member, "seed": evidence.seeds[place.member], "of": words}
+                ends = {"value": time.time, "low": time.low, "high": time.high}
+                yield {"part": place.part, **who, **ends}
+
+
 def precedence_rows(options: ChainOptions, evidence: "Evidence") -> Rows:
     """In how many independent members one event came before another, of those in which the order is known."""
-    every = events(evidence, options.steps, read_of(evidence, independent(evidence)))
-    for first in every:
-        for second in every:
-            both = pairs(first, second)
-            found = precedence([one for one, _ in both], [other for _, other in both])
-            known = found.total() - found["unknown"]
-            if first is not second and known:
-                share, note = found["before"] / known, f"{found['before']}/{known}"
-                yield {"this came": first.name, "before this": second.name, "value": share, "note": note}
+    every = events(evidence, options.steps, independent(evidence))
+    for (first, one), (second, other) in permutations(every.items(), 2):
+        found = Counter(order(one[member], other[member]) for member in one.keys() & other.keys())
+        if known := found.total() - found["unknown"]:
+            names = {"this came": words_of(first), "before this": words_of(second)}
+            yield {**names, "value": found["before"] / known, "note": f"{found['before']}/{known}"}
 
 
-def variance_rows(evidence: "Evidence") -> Rows:
-    """Shares of the variance of each event's time, of initial weights and of data."""
-    for metric, words in (("share_of_weights", "initial weights"), ("share_of_data", "data")):
-        rows = evidence.rows(metric) if metric in evidence else None
-        for row in () if rows is None else rows.itertuples():
-            yield {"event": row.part, "factor": words, "value": float(row.value)}
-
-
-def clamp_rows(options: ChainOptions, evidence: "Evidence") -> Rows:
+def clamp_rows(evidence: "Evidence") -> list[dict[str, Any]]:
     """Losses at the end of each run of a member that was trained again."""
-    for step in range(1, options.steps + 1):
-        metric = f"clamped_loss_step_{step}"
-        rows = evidence.rows(metric).dropna(subset=["value"]) if metric in evidence else None
-        last = (
-            () if rows is None else rows.sort_values("step").groupby(["member", "part"]).tail(1).itertuples()
-        )
-        for row in last:
-            who = {"member": int(row.member), "seed": int(row.seed)}
-            yield {"run": run_words(row.part), "symbol": symbol(step), **who, "value": float(row.value)}
+    metrics = [name for name in evidence.metrics if name.startswith("clamped_loss_step_")]
+    rows = sorted(rows_of(evidence, *metrics).to_dict("records"), key=lambda row: row["step"])
+    last = {(row["metric"], row["member"], row["part"]): {**row, "step": None} for row in rows}
+    return [*last.values()]
 
 
-def run_words(part: str) -> str:
-    """What a run of a member trained again is called, such as `the read for x₁ clamped`."""
-    kind, _, step = part.rpartition("step_")
-    return (
-        part
-        if not step.isdigit()
-        else f"{kind}{symbol(int(step))}"
-        if kind
-        else f"the read for {symbol(int(step))} clamped"
-    )
-
-
-def event_figures(options: ChainOptions) -> dict[str, charts.Figure]:
-    """Name → figure, of those that the study has beside the shared ones."""
-    rows: dict[str, Callable[[Evidence], Rows]] = {
-        "precedence": partial(precedence_rows, options), "clamps": partial(clamp_rows, options),
-    }  # fmt: skip
+def event_figures(options: ChainOptions, clamped: bool) -> list[charts.Figure]:
+    """What the study draws beside the shared figures; members trained again where there are some."""
+    steps = {f"step_{step}": symbol(step) for step in range(1, options.steps + 1)}
+    words = {LEFT_ALONE: LEFT_ALONE} | {f"clamped_loss_{part}": of for part, of in steps.items()}
+    for part, of in steps.items():
+        words |= {part: f"the read for {of} clamped", f"{CONTROL}{part}": f"{CONTROL}{of}"}
     found = [
-        charts.cells("share", "before this", "this came", rows=rows["precedence"], name="precedence",
+        charts.dots("crossing", "part", by="of", rows=crossing_rows, name="crossings",
+                    title="training step at which it crossed one half"),
+        charts.cells("share", "before this", "this came", rows=partial(precedence_rows, options), name="precedence",
                      ends=(0.0, 1.0), title="share of seeds"),
-        charts.dots("clamped_loss", "run", by="symbol", rows=rows["clamps"], name="clamps",
+        charts.dots("clamped_loss", "part", by="metric", rows=clamp_rows, names=words, name="clamps",
                     levels={"learned": 0.5, "plateau": options.plateau}, title="held-out partial loss"),
-        charts.dots("share", "event", by="factor", rows=variance_rows, name="variance", ends=(0.0, 1.0),
-                    title="share of the variance of the time"),
     ]  # fmt: skip
-    return {each.name: each for each in found}
+    return found if clamped else found[:-1]

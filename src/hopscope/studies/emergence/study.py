@@ -1,16 +1,15 @@
 """In which order do heads form, and what needs what (paper, section 9)?  The study as a value."""
 
+from itertools import permutations
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
-from hopscope.studies.chains.circuit_figures import shared_figures
-from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions
-from hopscope.studies.chains.comparisons import compared
+from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
-from hopscope.studies.chains.readings import circuits
+from hopscope.studies.chains.readings import circuits, compared
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.emergence.claims import claims
 from hopscope.studies.emergence.clamps import clamps
@@ -19,15 +18,14 @@ from hopscope.study.study import Configuration, Study
 from hopscope.training.config import Training
 
 
-class Options(ChainOptions):  # noqa: D101 - which goes on with that of the shared options, for the flags
-    __doc__ = (
-        (ChainOptions.__doc__ or "").rstrip()
-        + """
+class Options(ChainOptions):
+    """What the study has beside the shared options.
+
+    Attributes:
         crossed: of so many seeds, the initial weights of each are also trained on the samples of each other one.
         clamped: members, from the first, that are trained again with paths clamped (those of them that were read).
         clamp_steps: optimiser steps of these runs.
     """
-    )
 
     # Not among them is the batch: the paper's epochs and its batch size disagree, and both readings are presets.
     paper: ClassVar[dict[str, float | None]] = {
@@ -49,37 +47,25 @@ class Options(ChainOptions):  # noqa: D101 - which goes on with that of the shar
 
 def configurations(options: Options, study: Study) -> list[Configuration]:
     """Seeds as they are, then the initial weights of some on the samples of the others."""
-    count = study.seeds if isinstance(study.seeds, int) else len(study.seeds)
-    if options.crossed > count:
-        raise ValueError(
-            f"crossed: expected 0, or 2 to {count} (the number of seeds), found {options.crossed}"
-        )
-    every = range(options.crossed)
-    pairs = [(init, data) for init in every for data in every if init != data]
-    return [
-        options.configuration(),
-        *(
-            options.configuration(
-                f"{options.label}, init {init}, data {data}", init_seed=init, data_seed=data
-            ).model_copy(update={"seeds": (init,)})
-            for init, data in pairs
-        ),
-    ]
+    if options.crossed > study.seeds:
+        wanted = f"expected 0, or 2 to {study.seeds} (the number of seeds)"
+        raise ValueError(f"crossed: {wanted}, found {options.crossed}")
+    found = [options.configuration()]
+    for init, data in permutations(range(options.crossed), 2):
+        label = f"{options.label}, init {init}, data {data}"
+        crossed = options.configuration(label, init_seed=init, data_seed=data)
+        found.append(crossed.model_copy(update={"seeds": (init,)}))
+    return found
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Timelines, orders, circuits; members trained again and crossed seeds where there are some."""
-    found = {**shared_figures(options), **event_figures(options)}
-    names = ["losses", "timeline", "crossings", "precedence", "reads", "controls", "modes"]
-    names += ["clamps"] * bool(options.clamped) + ["variance"] * bool(options.crossed)
-    return [found[name] for name in names]
+    """Timelines, orders and circuits; members trained again where there are some."""
+    return [*shared_figures(options), *event_figures(options, options.clamped > 0)]
 
 
 _D = {
-    "seeds": 8, "layers": 24, "heads": 1, "width": 512, "head_size": 16, "mlp_ratio": 0.0, "steps": 4,
-    "pool": 2**18, "training_steps": 6_400, "batch_size": 256, "checkpoint_every": 80, "evaluate_every": 8,
-    "final_every": 8, "evaluation_samples": 1024, "members_per_unit": 4, "crossed": 4, "clamped": 2,
-    "clamp_steps": 2_400,
+    **Options.paper, "seeds": 8, "batch_size": 256, "checkpoint_every": 80, "evaluate_every": 8, "final_every": 8,
+    "evaluation_samples": 1024, "members_per_unit": 4, "crossed": 4, "clamped": 2, "clamp_steps": 2_400,
 }  # fmt: skip
 _ALONE = {"crossed": 0, "clamped": 0}
 _FOUR = {**QUICK, "steps": 4, "layers": 6, "training_steps": 1_500, "checkpoint_every": 25}

@@ -6,7 +6,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.diagnosis import diagnosed
 from hopscope.studies.chains.evidence import (
     LEARNED,
     SHARE_SEEDS,
@@ -26,13 +25,15 @@ from hopscope.studies.chains.evidence import (
     symbol,
 )
 from hopscope.studies.chains.measures import explorer, least_layers
-from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of
+from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of, exact_layers_of
 from hopscope.study import measures
 from hopscope.study.measure import Context, measure
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
+    from hopscope.models.config import Model
     from hopscope.runs import Evidence
+    from hopscope.tasks import Retrieval
 
 TRAINING = QUICK_TRAINING.model_copy(update={"steps": 400})
 
@@ -41,6 +42,13 @@ STEPS, LAYERS = 2, QUICK.layers
 
 USED = 0.05
 """A head is used if without it the loss of some symbol rises by this much; the plateau lies at 0.75."""
+
+FALLING = 0.05
+"""A loss that falls by this much over the last quarter of training has not come to rest."""
+
+SIGNATURES = ("learned", "early plateau", "only induction heads", "long chains fail")
+CAUSES = ("too few layers", "no curriculum", "still falling", "not found")
+"""What the losses of a member show, as the summary of the paper lists it (*failure signatures*), and why."""
 
 
 class Options(Config):
@@ -103,38 +111,47 @@ def rises(context: Context) -> Iterator[dict[str, Any]]:
     yield {"metric": "largest_rise", "value": every.amax(0)}
 
 
+def diagnosed(task: "Retrieval", model: "Model", losses: Mapping[int, Sequence[float]]) -> tuple[str, str]:
+    """The signature of a member, and its likely cause; none for one that learned all that it was asked for.
+
+    `losses`: step that was asked for → held-out losses through training; empty for a member that diverged.
+    """
+    if not all(losses.values()):
+        return "diverged", "not a number"
+    learned = [step for step, values in losses.items() if values[-1] < LEARNED]
+    left = [step for step in losses if step not in learned]
+    if not left:
+        return "learned", ""
+    first, needed = left[0], exact_layers_of(task.steps, model.causal, task.order)
+    enough = model.layers >= needed[first]
+    signature = "long chains fail" if learned or (min(losses) > 1 and enough) else "early plateau"
+    signature = "only induction heads" if learned == [1] else signature
+    if not enough:
+        return signature, "too few layers"
+    if any(step not in losses for step in range(1, first)):
+        return signature, "no curriculum"
+    quarter = losses[first][-max(2, len(losses[first]) // 4) :]
+    return signature, "still falling" if quarter[0] - quarter[-1] > FALLING else "not found"
+
+
 @measure
 def signatures(context: Context) -> Iterator[dict[str, Any]]:
     """Which known failure each member shows, and the likely cause.
 
-    Metrics `signature` and `cause`, 1 for the part that applies and 0 for the others; a member that learned all that it
-    was asked for has no cause.
+    Metrics `signature` and `cause`, 1 for the part that applies and 0 for the others.
     """
-    asked: dict[str, int] = context.task.asked  # type: ignore[attr-defined]
-    curves = {step: context.evidence.curve(f"loss_{name}") for name, step in asked.items()}
-    found = [
-        diagnosed(
-            context.task,  # type: ignore[arg-type]
-            context.job.model,
-            {step: curve[member].dropna().tolist() for step, curve in curves.items()},
-        )
-        for member in context.members
-    ]
-    for metric, names, place in (("signature", SIGNATURES, 0), ("cause", CAUSES, 1)):
+    task: Any = context.task
+    curves = {step: context.evidence.curve(f"loss_{name}") for name, step in task.asked.items()}
+    found = []
+    for member in context.members:
+        losses = {step: curve[member].dropna().tolist() for step, curve in curves.items()}
+        found.append(diagnosed(task, context.job.model, losses))
+    for place, (metric, names) in enumerate({"signature": SIGNATURES, "cause": CAUSES}.items()):
         for name in names:
             yield {"metric": metric, "part": name, "value": [float(each[place] == name) for each in found]}
 
 
-SIGNATURES = ("learned", "early plateau", "only induction heads", "long chains fail")
-CAUSES = ("too few layers", "no curriculum", "still falling", "not found")
-
-
 # What is claimed.
-
-
-def smaller_scale(evidence: "Evidence") -> str:
-    """What a run lacks of the study as it is written, in words."""
-    return smaller_than(evidence, TRAINING.steps, QUICK.width)
 
 
 def final_losses(configuration: str) -> Callable[["Evidence"], Any]:
@@ -144,39 +161,35 @@ def final_losses(configuration: str) -> Callable[["Evidence"], Any]:
 
 def of_learned(metric: str) -> Callable[["Evidence"], Any]:
     """A function of the evidence: a metric of the models with the curriculum; none for those that did not learn x₂."""
-    return lambda evidence: evidence.last(metric, configuration=WITH).where(
-        final_losses(WITH)(evidence) < LEARNED
-    )
+    learned = final_losses(WITH)
+    return lambda evidence: evidence.last(metric, configuration=WITH).where(learned(evidence) < LEARNED)
 
 
-def needed(options: Options, evidence: "Evidence") -> dict[int, dict[int, float]]:
-    """Seed → D → the smallest number of layers that learned x_D; infinite where none did, NaN where one diverged."""
-    found: dict[int, dict[int, float]] = {}
-    for steps in range(1, options.most_steps + 1):
-        labels = {layers: label(steps, layers) for layers in options.layers}
-        for seed, layers in smallest_depths(evidence, labels, steps).items():
-            found.setdefault(seed, {})[steps] = layers
-    return found
+def needed(options: Options, evidence: "Evidence", steps: int) -> dict[int, float]:
+    """Seed → the smallest number of layers that learned x_D; infinite where none did, NaN where one diverged."""
+    return smallest_depths(evidence, {layers: label(steps, layers) for layers in options.layers}, steps)
 
 
 def growth(options: Options, evidence: "Evidence") -> Samples:
     """By seed: layers that the longest chain it learned took, less those that chains of one step took."""
+    first, *longer = (needed(options, evidence, steps) for steps in range(1, options.most_steps + 1))
     grown = []
-    for layers in needed(options, evidence).values():
-        learned = [most for most in layers.values() if not math.isinf(most)]
-        grown.append(learned[-1] - layers[1] if learned and not math.isinf(layers[1]) else math.nan)
+    for seed, least in first.items():
+        learned = [each[seed] for each in (first, *longer) if not math.isinf(each[seed])]
+        grown.append(math.nan if math.isinf(least) else learned[-1] - least)
     return Samples(grown, unit="seed")
 
 
 def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
     """By seed: layers that chains of one step took, and how many more or fewer the next seed took."""
-    return between_seeds({seed: layers[1] for seed, layers in needed(options, evidence).items()})
+    return between_seeds(needed(options, evidence, 1))
 
 
 def claims(options: Options) -> list[Claim]:
     """What the summary of the paper says of the first experiments."""
     source = "summary of the paper, first experiments"
-    claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=smaller_scale)
+    lacks = partial(smaller_than, steps=TRAINING.steps, width=QUICK.width)
+    claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=lacks)
     return [
         claim(
             id="F1",
@@ -226,21 +239,8 @@ def claims(options: Options) -> list[Claim]:
     ]
 
 
-# What is drawn.
-
-
-def depth_rows(options: Options, evidence: "Evidence") -> list[dict[str, Any]]:
-    """For each depth and chain: the final loss of its last symbol."""
-    cells = [(steps, layers) for steps in range(options.most_steps, 0, -1) for layers in options.layers]
-    return [
-        {"D": steps, "layers": layers, "member": member, "seed": evidence.seeds[member], "value": loss}
-        for steps, layers in cells
-        for member, loss in evidence.last(f"loss_step_{steps}", configuration=label(steps, layers)).items()
-    ]
-
-
 def figures(options: Options) -> list[charts.Figure]:
-    """One figure for each experiment."""
+    """What the curriculum does, and which heads are used."""
     both = {WITH: "with the implicit curriculum", WITHOUT: f"{symbol(STEPS)} alone"}
     return [
         charts.curves(["loss_step_1", "loss_step_2"], by="metric", panel="configuration", name="curriculum",
@@ -248,8 +248,6 @@ def figures(options: Options) -> list[charts.Figure]:
                       levels={"learned": LEARNED, "plateau": 0.75}, ends=(0.0, 1.1), title="held-out loss"),
         charts.dots("rise", "layer", by="part", where={"head": ...}, name="heads", levels={"used": USED},
                     title="rise of the loss without the head"),
-        charts.cells("loss", "layers", "D", rows=partial(depth_rows, options), name="depths", ends=(0.0, 0.8),
-                     title="loss of x_D"),
     ]  # fmt: skip
 
 

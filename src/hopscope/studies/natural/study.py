@@ -4,25 +4,42 @@ The models are those of the study of the curriculum, for chains of two steps: a 
 of two steps, and asks for its last symbol alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from hopscope.claims import Claim, Samples, at_least
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import LEARNED, times_learned
+from hopscope.studies.chains.evidence import LEARNED, asked_for, between_seeds, times_learned
 from hopscope.studies.chains.measures import learned_at
 from hopscope.studies.curriculum.task import Curriculum
-from hopscope.studies.curriculum.wide import MODEL, SMOKE, TRAINING, waiting
+from hopscope.studies.curriculum.wide import MODEL, SMOKE, TRAINING, saved, smaller_scale
+from hopscope.studies.llm.study import by_verdict
 from hopscope.studies.natural import texts as read
-from hopscope.studies.natural.claims import DEEPEST, MOST, TEXT, UNIFORM, WORDS, ZIPF, by_block, claims
 from hopscope.studies.natural.texts import DEFINITIONS, LIMIT, PARTS, USUAL
 from hopscope.study.measure import Context, measure
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hopscope.runs import Evidence
+
+DEEPEST, UNIFORM, ZIPF = "two hops alone", "uniform", "Zipf"
+TEXT, MOST = "as in the text", "as in the text, at most"
+"""Names of mixtures."""
+
+SOONER = at_least(20.0, unit="steps")
+"""Training steps between two evaluations: the least difference that can be seen in a model."""
+
+SEEN = at_least(0.001, unit="fraction")
+"""Share of tokens that counts as something: less is lost in the chance of shuffles."""
+
+WORDS = 60_000
+"""Words of each text that are counted."""
 
 
 class Options(Config):
@@ -35,20 +52,16 @@ class Options(Config):
     """
 
     files: tuple[str, ...] = ()
-    words: int = Field(WORDS, ge=100)
+    words: int = Field(WORDS, ge=100, lt=1 << 31)
     shares: tuple[float, ...] = (0.03, 0.1, 0.9)
-
-
-def fixed(options: Options) -> dict[str, float]:
-    """Name of each mixture that no text decides → share of samples that ask for two hops."""
-    doses = {f"{share:g} two hops": share for share in options.shares}
-    return {DEEPEST: 1.0, UNIFORM: 0.5, ZIPF: 1 / 3, **doses}
 
 
 def configurations(options: Options) -> list[Configuration]:
     """One configuration for each mixture; the texts are counted for theirs."""
     found = read.two_hop_shares(options.files, options.words)
-    every = {**fixed(options), TEXT: found[USUAL.name], MOST: max(found.values())}
+    doses = {f"{share:g} two hops": share for share in options.shares}
+    fixed = {DEEPEST: 1.0, UNIFORM: 0.5, ZIPF: 1 / 3, **doses}
+    every = {**fixed, TEXT: found[USUAL.name], MOST: max(found.values())}
     return [
         Configuration(label=name, overrides={"task.shares": (1.0 - share, share)})
         for name, share in every.items()
@@ -76,10 +89,119 @@ def hops(context: Context) -> Iterator[dict[str, Any]]:
                 for (block, hop), value in np.ndenumerate(read.by_blocks(text, found, chance)):
                     part = f"{place}{PARTS}{block}"
                     yield {"metric": f"{name}_{hop + 1}", "part": part, "value": float(value)}
-            for name, several in (("share", [own]), ("chance", chance)):
-                every = np.concatenate(several)
+            for name, several in (("share", own), ("chance", np.concatenate(chance))):
                 for hop in range(1, LIMIT + 1):
-                    yield {"metric": f"{name}_{hop}", "part": place, "value": float((every == hop).mean())}
+                    yield {"metric": f"{name}_{hop}", "part": place, "value": float((several == hop).mean())}
+
+
+def by_block(evidence: "Evidence", metric: str, definition: str) -> "pd.Series[float]":
+    """The rows of `excess_K` or `control_K` under one definition, by text; empty where nothing was counted."""
+    import pandas as pd
+
+    if metric not in evidence:
+        return pd.Series(dtype=float)
+    rows = evidence.rows(metric)
+    parts = rows["part"].str.split(PARTS, expand=True)  # definition, text, block
+    own = parts[0] == definition
+    return rows["value"][own].set_axis(parts[1][own])
+
+
+# What is claimed.
+
+
+Cells = Mapping[str, tuple[str, int, int | None]]
+"""Part of a claim → definition, number of hops, and the number whose share is taken off, if one is."""
+
+
+def needed(series: str, cells: Cells, evidence: "Evidence") -> dict[str, Samples]:
+    """By part and block: share of tokens that need so many hops, less another; a text's blocks are one cluster."""
+    found = {}
+    for part, (definition, hop, other) in cells.items():
+        blocks = by_block(evidence, f"{series}_{hop}", definition)
+        if other:
+            blocks = blocks - by_block(evidence, f"{series}_{other}", definition).to_numpy()
+        note = "" if len(blocks) else "no text was counted"
+        found[part] = Samples(blocks.tolist(), unit="case", cluster=[*blocks.index], note=note)
+    return found
+
+
+def sooner(name: str, evidence: "Evidence") -> Samples:
+    """By seed: steps by which a mixture is sooner than two hops alone; unknown where neither has learned x₂."""
+    alone, other = (times_learned(evidence, each, "step_2") for each in (DEEPEST, name))
+    return saved(alone, other, float(asked_for(evidence, "training.steps")))
+
+
+def apart(evidence: "Evidence") -> Samples:
+    """How far two seeds are apart that learn from two hops alone; one that never does takes all steps."""
+    end, found = float(asked_for(evidence, "training.steps")), times_learned(evidence, DEEPEST, "step_2")
+    return between_seeds({seed: min(time, end) for seed, time in found.items()})
+
+
+def claims(options: Options) -> list[Claim]:
+    """Claims S6a to S6d: what is asked of the texts, and of models trained on their mixture."""
+    names, below = [each.name for each in DEFINITIONS], at_least(-SEEN.low, unit="fraction")
+    orders: Cells = {
+        f"{name}: {hop} over {hop + 1}": (name, hop, hop + 1) for name in names for hop in range(1, LIMIT)
+    }
+    first: Cells = {part: cell for part, cell in orders.items() if cell[1] == 1}
+    twos: Cells = {name: (name, 2, None) for name in names}
+    few = f"{options.words:,} of {WORDS:,} words of a text" if options.words < WORDS else ""
+    common: dict[str, Any] = {"source": "summary of the paper, open question 1", "seeds_needed": 8}
+    counted = {"rule": "mean", "at_scale": lambda _: few, "summary": by_verdict, "must_not": SEEN, **common}
+    trained = {
+        "kind": "general", "rule": "effect", "at_scale": smaller_scale, "must_not": SOONER,
+        "controls": {"two hops alone, from one seed to the next": apart}, **common,
+    }  # fmt: skip
+    when = (
+        "by seed: training steps to a held-out loss of x₂ under 0.5 (all of them where it was not learned) of models "
+        "trained on two hops alone, less those of models trained on"
+    )
+    return [
+        Claim(
+            id="S6a",
+            statement="Natural text asks for fewer hops more often, under every definition of a hop.",
+            protocol="by block of 2,000 words, texts resampled together: share of tokens that need k hops less the "
+            "share that needs k + 1, both beyond chance; one hop must lead by a token in a thousand, and two hops must "
+            "not fall behind three by as much; the control is the text shuffled once more, in its place",
+            value=partial(needed, "excess", orders),
+            must={part: SEEN if part in first else below for part in orders},
+            controls={"shuffled text": partial(needed, "control", first)},
+            **counted,
+        ),
+        Claim(
+            id="S6c",
+            statement="Natural text asks for two hops beyond chance at one word in a thousand or more, under every "
+            "definition of a hop.",
+            protocol="by block of 2,000 words, texts resampled together: share of tokens that need two hops, beyond "
+            "chance; the control is the text shuffled once more, in its place",
+            value=partial(needed, "excess", twos),
+            must=dict.fromkeys(names, SEEN),
+            controls={"shuffled text": partial(needed, "control", twos)},
+            **counted,
+        ),
+        Claim(
+            id="S6b",
+            statement="Trained on the text's mixture of hops, models learn two hops sooner than from the deepest texts "
+            "alone.",
+            protocol=f"{when} the mixture of the texts; readings: by words, or by the definition by words that finds "
+            "most two hops",
+            readings={
+                "by words": partial(sooner, TEXT),
+                "by the definition with most two hops": partial(sooner, MOST),
+            },
+            must=SOONER,
+            **trained,
+        ),
+        Claim(
+            id="S6d",
+            statement="From mixtures with as many samples of two hops as of one, or half as many (Zipf), models learn "
+            "two hops sooner than from the deepest texts alone.",
+            protocol=f"{when} each mixture",
+            value=lambda evidence: {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)},
+            must=dict.fromkeys((UNIFORM, ZIPF), SOONER),
+            **trained,
+        ),
+    ]
 
 
 # What is drawn.
@@ -89,27 +211,23 @@ def beyond(evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Share of tokens beyond chance by definition, text and number of hops; and of all texts, with an interval."""
     from hopscope.claims.intervals import estimate
 
-    for definition in DEFINITIONS:
-        for hop in range(1, LIMIT + 1):
-            blocks = by_block(evidence, f"excess_{hop}", definition.name)
-            row: dict[str, Any] = {"definition": definition.name, "hops": hop}
-            for text, mean in blocks.groupby(level=0, sort=False).mean().items():
-                yield {**row, "text": text, "value": mean}
-            if len(blocks):
-                mean, interval = estimate(blocks, [*blocks.index])
-                low, high = interval or (None, None)
-                yield {**row, "text": "all texts", "value": mean, "low": low, "high": high}
+    for name, hop in ((each.name, hop) for each in DEFINITIONS for hop in range(1, LIMIT + 1)):
+        blocks, row = by_block(evidence, f"excess_{hop}", name), {"definition": name, "hops": hop}
+        for text, mean in blocks.groupby(level=0, sort=False).mean().items():
+            yield {**row, "text": text, "value": mean}
+        if len(blocks):
+            mean, interval = estimate(blocks, [*blocks.index])
+            low, high = interval or (None, None)
+            yield {**row, "text": "all texts", "value": mean, "low": low, "high": high}
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Hops beyond chance, final losses of x₂, and how many seeds have learned it by each step."""
-    names = [*fixed(options), TEXT, MOST]
+    """Hops beyond chance, and final losses of x₂."""
     return [
         charts.sweep("share", "hops", by="text", panel="definition", rows=beyond, name="beyond",
                      title="share beyond chance", levels={"chance": 0.0}),
         charts.dots("loss_step_2", "configuration", name="losses", title="final held-out loss of x₂", ends=(0.0, 1.1),
                     levels={"plateau": 0.75, "learned": LEARNED}),
-        waiting(lambda evidence: {"x₂": {name: times_learned(evidence, name, "step_2") for name in names}}, "x₂"),
     ]  # fmt: skip
 
 

@@ -32,7 +32,6 @@ class Text(NamedTuple):
     origin: str
     text: str
     sha256: str
-
     words: int
 
 
@@ -109,30 +108,24 @@ def texts(files: Sequence[str], most: int) -> list[Text]:
     """
     from pydoc_data import topics
 
-    from hopscope.language.hops import text_of
+    from hopscope.language.hops import WORD, text_of
 
-    python, reference = f"Python {platform.python_version()}", "\n\n".join(topics.topics.values())
-    found = [
-        _cut("language reference", f"pydoc_data.topics of {python}", reference, most),
-        _cut("documentation strings", f"modules of {python}", _docstrings(), most),
+    python, given = f"Python {platform.python_version()}", "a file that was given"
+    sources = [
+        ("language reference", f"pydoc_data.topics of {python}", "\n\n".join(topics.topics.values())),
+        ("documentation strings", f"modules of {python}", _docstrings()),
+        *((Path(file).stem, given, text_of("files", file)) for file in files),
     ]
-    for file in files:
-        name = Path(file).stem
-        if PARTS in name or name in {each.name for each in found}:
+    found = dict[str, Text]()
+    for name, origin, text in sources:
+        if PARTS in name or name in found:
             wanted = f"files with different names, without {PARTS!r}"
             raise UserError(f"files: expected {wanted}, found {name}; rename one")
-        found.append(_cut(name, "a file that was given", text_of("files", file), most))
-    return found
-
-
-def _cut(name: str, origin: str, text: str, most: int) -> Text:
-    # A text up to its `most`th word.
-    from hopscope.language.hops import WORD
-
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    words = [*islice(WORD.finditer(text), most)]
-    end = words[-1].end() if len(words) == most else len(text)
-    return Text(name, origin, text[:end], digest, len(words))
+        words = [*islice(WORD.finditer(text), most)]
+        end = words[-1].end() if len(words) == most else len(text)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        found[name] = Text(name, origin, text[:end], digest, len(words))
+    return [*found.values()]
 
 
 @lru_cache(maxsize=1)  # parsing the standard library takes a second or two

@@ -109,14 +109,16 @@ def _spread(centred: Tensor) -> Tensor:
     return deviation.where(deviation > torch.finfo(torch.float32).eps, torch.nan)
 
 
-def at_repeat(model: Transformer, batch: Batch) -> dict[str, Float[Tensor, "member sample"]]:
-    """Answers to the one repeated x of each sequence: whether the value seen before is the most probable (`recall`),
-    its mass, that of the unused values, and the mean and largest error against certainty of it."""
-    at = batch.roles["repeat"][0, :, ::2] == 1
-    found, answer, shown = predicted(model, batch)[:, at], batch.targets[0][at], used(batch)[0][at]
+def skills(model: Transformer, plain: Batch, repeats: Batch) -> dict[str, Float[Tensor, "member _"]]:
+    """Whether the last answer without a repeat is right (`elimination`), and answers to the repeated x of the others:
+    whether the value seen before is the most probable (`recall`), its mass, that of the unused values, and the mean and
+    largest error against certainty of it."""
+    at = repeats.roles["repeat"][0, :, ::2] == 1
+    found, answer, shown = predicted(model, repeats)[:, at], repeats.targets[0][at], used(repeats)[0][at]
     certain = one_hot(answer, found.shape[-1])
     error = (found - certain)[..., 1:].abs()
     return {
+        "elimination": right(predicted(model, plain), plain)[..., -1],
         "recall": (found.argmax(-1) == answer).double(),
         "mass_recalled": (found * certain).sum(-1),
         "mass_unused": (found * (1.0 - shown))[..., 1:].sum(-1),

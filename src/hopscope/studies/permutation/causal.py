@@ -6,8 +6,6 @@ ask what happens when the *second* takes its place.  Controls exchange second an
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
-from itertools import permutations
 from typing import Any
 
 import torch
@@ -19,32 +17,22 @@ from hopscope.circuits.interventions import Site, SwapAttention, SwapValues
 from hopscope.models.sites import calling
 from hopscope.models.transformer import Transformer
 from hopscope.studies.permutation.answers import PIECE, ByMember, cached
-from hopscope.tasks import Batch, Permutation
+from hopscope.tasks import Permutation
 
-Edit = Callable[[Batch, Tensor], Any]
-"""What is changed on some samples, which are told by their numbers, too: interventions, or functions by site."""
+Edit = list[Any] | Callable[[Tensor], Any]
+"""What is changed: interventions, or what gives functions by site for the sequences of some numbers."""
 
 SEQUENCES = 3000
 """Most repeats, and most plain sequences, that are looked at: at V = 5 all 2,880 plain ones."""
 
-NEEDED, SPARED = 0.5, 0.1
-"""Claim P9: least loss of a skill that needs a head, largest loss of one that is spared by it."""
-
-SPREADS = ("one each", "one head does both", "shared", "neither", "a skill is missing")
-
 PATTERN, HEADS, MLP = "blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z", "blocks.0.hook_mlp_out"
-
-
-def of(*interventions: Any) -> Edit:
-    """The edit that makes these interventions, or changes nothing."""
-    return lambda part, at: [*interventions]
 
 
 def put(site: str, values: Tensor, head: int | None = None) -> Edit:
     """The last row of a site (of one head) becomes that of values `[member, #sequence, #position, …]`."""
     where = (slice(None), slice(None), -1, *(() if head is None else (head,)))
 
-    def edit(part: Batch, at: Tensor) -> Any:
+    def edit(at: Tensor) -> Any:
         def replaced(tensor: Tensor) -> Tensor:
             own = values[:, at] if values.shape[1] > 1 else values
             tensor[where] = own.expand_as(tensor)[where]
@@ -57,11 +45,11 @@ def put(site: str, values: Tensor, head: int | None = None) -> Edit:
 
 def swap(what: str, one: str, other: str) -> Edit:
     """Two earlier pairs exchange, for the last row, their `y` or `code` (as values alone), or `attention` to the x."""
-    relations = [f"{'y' if what == 'y' else 'x'}_{ordinal}" for ordinal in (one, other)]
-    first, second = (Site(roles={"place": 1}, relation=relation) for relation in relations)
+    kind = "y" if what == "y" else "x"
+    first, second = (Site(roles={"place": 1}, relation=f"{kind}_{each}") for each in (one, other))
     if what == "attention":
-        return of(SwapAttention(layer=0, rows={"place": 1}, first=first, second=second))
-    return of(SwapValues(layer=0, what="symbol" if what == "y" else "position", first=first, second=second))
+        return [SwapAttention(layer=0, rows={"place": 1}, first=first, second=second)]
+    return [SwapValues(layer=0, what="symbol" if what == "y" else "position", first=first, second=second)]
 
 
 class Bench:
@@ -74,12 +62,13 @@ class Bench:
         donor: of a repeat the same pairs with second's x repeated; `any`: a sequence drawn from all.
     """
 
-    def __init__(self, model: Transformer, task: Permutation, held_out: bool = True, limit: int = SEQUENCES):
+    def __init__(self, model: Transformer, held_out: bool = True):
+        task: Any = model.task
         every, sources = task.listed("plain", held_out), task.values - 1
         xs = every.inputs[0, :, ::2]
         mappings = torch.zeros_like(xs).scatter(-1, xs - 1, every.targets[0])
         ranked = rng.bits(task.split_seed, "probe", 0, torch.arange(len(xs)))[:, 0].argsort(stable=True)
-        groups, plain = (ranked[:count].sort().values for count in (limit // sources, limit))
+        groups, plain = (ranked[:count].sort().values for count in (SEQUENCES // sources, SEQUENCES))
         # A group is one mapping and order with each of its sources.
         group, single = torch.arange(len(groups)).repeat_interleave(sources), torch.arange(len(plain))
         slot, repeats = torch.arange(len(group)) % sources, len(group)
@@ -101,39 +90,25 @@ class Bench:
         self.donor = torch.cat((here[:repeats] - slot + others[0][:repeats], here[repeats:]))
         self.any = rng.bits(task.split_seed, "resample", 0, here)[:, 0].argsort(stable=True)
 
-    @cached_property
-    def clean(self) -> Float[Tensor, "member sequence position output"]:
-        """The logits of the unchanged model."""
-        return self.logits(of())
-
     def logits(self, edit: Edit) -> Float[Tensor, "member sequence position output"]:
         """At every position.  All tests take one path: what must not change then does not by a single bit."""
         found = []
         for at in torch.arange(len(self.right)).split(PIECE):
             part = self.batch.take(at)
-            functions = calling(self.model.site_functions(part, edit(part, at)))
+            functions = calling(self.model.site_functions(part, edit(at) if callable(edit) else edit))
             found.append(self.model(part.inputs, functions, every_position=True))
         return torch.cat(found, 1)
 
     def hits(self, edit: Edit) -> dict[str, Float[Tensor, "member _"]]:
-        """1 where the last answer is right: `recall` with a repeat, `elimination` without."""
-        hit = (self.logits(edit)[:, :, -1].argmax(-1) == self.right).double()
-        return {"recall": hit[:, self.repeat], "elimination": hit[:, ~self.repeat]}
+        """1 where the last answer is right, with a repeat (`recall`) and without (`elimination`), or, with one, the
+        donor's (`to_other`)."""
+        answers, repeat = self.logits(edit)[:, :, -1].argmax(-1), self.repeat
+        right, other = ((answers == each).double() for each in (self.right, self.right[self.donor]))
+        return {"recall": right[:, repeat], "elimination": right[:, ~repeat], "to_other": other[:, repeat]}
 
-    def outcome(self, edit: Edit) -> dict[str, ByMember]:
-        """Shares of answers to repeats that become the donor's (`to_other`) and that stay right (`stays`), and of right
-        ones to plain sequences (`plain_accuracy`)."""
-        answers = self.logits(edit)[:, :, -1].argmax(-1)
-        to_other, right = ((answers == each).double() for each in (self.right[self.donor], self.right))
-        return {
-            "to_other": to_other[:, self.repeat].mean(1),
-            "stays": right[:, self.repeat].mean(1),
-            "plain_accuracy": right[:, ~self.repeat].mean(1),
-        }
-
-    def changes(self, edit: Edit) -> dict[str, tuple[ByMember, ByMember]]:
-        """By kind of sequence the largest change of any logit at the last row, and at those before."""
-        moved = (self.logits(edit) - self.clean).abs().amax(-1)
+    def changes(self, clean: Tensor, edit: Edit) -> dict[str, tuple[ByMember, ByMember]]:
+        """By kind of sequence the largest change of any of the clean logits at the last row, and at those before."""
+        moved = (self.logits(edit) - clean).abs().amax(-1)
         rows = {"repeats": moved[:, self.repeat].amax(1), "plain": moved[:, ~self.repeat].amax(1)}
         return {kind: (each[:, -1], each[:, :-1].amax(1)) for kind, each in rows.items()}
 
@@ -142,12 +117,10 @@ class Bench:
 
         A mean over one kind of sequence would tell the model which kind it sees.
         """
-        train, ratio = Bench(self.model, self.task, held_out=False), self.task.repeat_ratio
+        train, ratio = Bench(self.model, held_out=False), self.task.repeat_ratio
         values = cached(self.model, train.batch.inputs, site)[:, :, -1:]
-        of_repeats, of_plain = (
-            values[:, each].mean(1, keepdim=True) for each in (train.repeat, ~train.repeat)
-        )
-        return ratio * of_repeats + (1.0 - ratio) * of_plain
+        repeats, plain = (values[:, of].mean(1, keepdim=True) for of in (train.repeat, ~train.repeat))
+        return ratio * repeats + (1.0 - ratio) * plain
 
     def heat_map(self) -> dict[str, Float[Tensor, "member head"]]:
         """What one reads off mean attention maps without a repeat."""
@@ -164,28 +137,3 @@ def random_rule(task: Permutation) -> dict[str, Any]:
     size = 2 * task.values - 1
     drawn = rng.tensor(rng.uniform, torch.tensor([task.split_seed]), "intervene", 0, (size, size))[0].tril()
     return {"kind": "matrix", "weights": (drawn / drawn.sum(-1, keepdim=True)).tolist()}
-
-
-Falls = list[list[float]]
-"""Of each head of a member, what recall and elimination lose without it."""
-
-
-def spread_of(falls: Falls) -> str:
-    """How the two skills lie over heads: the first of `SPREADS` that is true."""
-    if all(any(fall[one] >= NEEDED and fall[1 - one] <= SPARED for fall in falls) for one in (0, 1)):
-        return "one each"
-    both, idle = sum(min(fall) >= NEEDED for fall in falls), sum(max(fall) <= SPARED for fall in falls)
-    if both == 1 and both + idle == len(falls):
-        return "one head does both"
-    return "neither" if max(map(max, falls)) < NEEDED else "shared"
-
-
-def assigned(falls: Falls) -> tuple[float, ...]:
-    """The pair of heads whose worst margin to the thresholds of P9 is largest: the recall head, and what both cost."""
-
-    def margin(pair: tuple[int, ...]) -> float:
-        (a, b), (c, d) = (falls[head] for head in pair)
-        return min(a - NEEDED, SPARED - b, SPARED - c, d - NEEDED)
-
-    first, second = max(permutations(range(len(falls)), 2), key=margin)
-    return float(first), *falls[first], *falls[second]

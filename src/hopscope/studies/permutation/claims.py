@@ -23,16 +23,11 @@ PLAIN, RECALLING = PUBLISHED
 """The two configurations that the presentation shows results of."""
 
 MEMORISING = {"V = 4": "d32/2 plain V=4", "V = 5": "d32/2 plain"}
-"""The configurations of P11: the number of values is no departure from the protocol there."""
-
-REPLACED_PATTERNS = [
-    f"earlier_rows.{by}.{kind}" for by in ("uniform", "identity", "random") for kind in ("repeats", "plain")
-]
+"""The configurations of P11."""
 
 P2 = {"recall": at_most(0.01, "fraction"), "mass_unused": at_least(0.99, "fraction")}
 P3_RECALL = {"recall": at_least(0.999, "fraction"), "mass_recalled": at_least(0.99, "fraction")}
 P3 = {"elimination": at_least(0.999, "fraction"), **P3_RECALL}
-P4_TOLERANCE = 0.003
 P6 = {
     f"{measure} {name}": criterion
     for name in (PLAIN, RECALLING)
@@ -40,10 +35,9 @@ P6 = {
 }
 P7 = {"tilt_correlation": at_most(0.0), "train_minus_held_out": at_most(0.0, "fraction")}
 P8 = {
-    "d16/1 repeats": at_most(0.05, "fraction"),
-    "d32/1 repeats": between(0.1, 0.9, "fraction"),
+    "d16/1 repeats": at_most(0.05, "fraction"), "d32/1 repeats": between(0.1, 0.9, "fraction"),
     "d32/2 repeats": at_least(0.99, "fraction"),
-}
+}  # fmt: skip
 P9 = {
     "recall_lost_with_recall_head": at_least(0.5, "fraction"),
     "elimination_lost_with_recall_head": at_most(0.1, "fraction"),
@@ -51,10 +45,12 @@ P9 = {
     "recall_lost_with_elimination_head": at_most(0.1, "fraction"),
 }
 P9B = {
-    "x_rows_to_earlier_y": at_least(0.9, "fraction"),
-    "y_rows_to_themselves": at_least(0.5, "fraction"),
+    "x_rows_to_earlier_y": at_least(0.9, "fraction"), "y_rows_to_themselves": at_least(0.5, "fraction"),
     "x_rows_to_preceding_y": at_least(0.5, "fraction"),
-}
+}  # fmt: skip
+OF_HEADS = {name: (name.partition("_with_")[0], int("elimination_head" in name)) for name in P9}
+OF_MAPS = {name: (name, int(name != "x_rows_to_earlier_y")) for name in P9B}
+"""Parts of P9 and P9b → the metric, and which of the two heads it is of."""
 
 _MACHINERY = (
     "the split (held-out mappings never enter a training batch), the exhaustive evaluation sets, and the ensemble, "
@@ -63,61 +59,61 @@ _MACHINERY = (
 _INTERVENTIONS = f"{_MACHINERY}; the interventions, tested on hand-built models whose answers are known"
 
 
+def of(name: str, metric: str, measure: str = "probes", **where: Any) -> Value:
+    """A metric of a configuration."""
+    return partial(read.measured, name, metric, measure=measure, **where)
+
+
+def metrics(parts: Iterable[str], name: str, measure: str = "probes", **where: Any) -> Value:
+    """Several metrics of a configuration, as parts."""
+    return together({metric: of(name, metric, measure, **where) for metric in parts})
+
+
+def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -> dict[str, Value]:
+    """The value by a measure at the last checkpoint, and by that of the last epochs: the presentation names neither."""
+    late = "scores as the median of the last five epochs"
+    return {way: value(end), ", ".join(filter(None, [way, late])): value("late")}
+
+
 def claims(options: Options, study: "Study") -> list[Claim]:
     """The ledger of the presentation."""
-    task, ledger, trained = study.task, list[Claim](), read.trained_by(options, study)
+    task, ledger, of_reading = study.task, list[Claim](), read.readings_of(options, study)
     assert isinstance(task, Permutation)
-    values, of_reading = task.values, read.readings_of(study, trained)
-    default = {each.cell.name for each in next(iter(of_reading.values()))}
-
-    def of(name: str, metric: str, measure: str = "probes", **where: Any) -> Value:
-        return partial(read.measured, read.named(trained, name), metric=metric, measure=measure, **where)
-
-    def each(metrics: Iterable[str], name: str, measure: str = "probes", **where: Any) -> Value:
-        return together({metric: of(name, metric, measure, **where) for metric in metrics})
-
-    def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -> dict[str, Value]:
-        return {way: value(end), ", ".join(filter(None, [way, read.LATE])): value("late")}
+    values, default = task.values, next(iter(of_reading.values()))
 
     def complete(names: Sequence[str]) -> dict[str, list[list[Trained]]]:
         # Each reading that has every configuration, and not just those of one before; the first in any case.
         found = dict[str, list[list[Trained]]]()
-        for words, some in of_reading.items():
-            several = [read.named(some, name) for name in names]
+        for words, reading in of_reading.items():
+            several = [read.named(reading, name) for name in names]
             if not found or (all(several) and several not in found.values()):
                 found[words] = several
         return found
 
-    def readings(ways: Value | Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
-        found = dict[str, Value]()
-        for words in complete(names):
-            labels = {each.cell.name for each in of_reading[words]}
-            for way, value in (ways if isinstance(ways, Mapping) else {"": ways}).items():
-                found[", ".join(filter(None, [words, way]))] = partial(read.of_reading, labels, value)
-        return found
-
-    def untried(names: Sequence[str], score: str = "", lengths: Sequence[float] = (20, 50)) -> Value:
-        whole = [
-            [each for some in several for each in some]
-            for several in complete(names).values()
-            if all(several)
-        ]
-        batches = {each.batch_size for found in whole for each in found}
-        alike = [{each.epochs for each in found} for found in whole]
-        lacking = [f"batch {size}" for size in read.BATCHES if size not in batches]
-        lacking += [f"{length:g} epochs" for length in lengths if {length} not in alike]
-        return partial(read.untried, lacking, score)
+    def untried(names: Sequence[str], lengths: Sequence[int] = (20, 50)) -> Callable[[Any], str]:
+        tried = set[str]()
+        for several in filter(all, complete(names).values()):
+            trained = [each for some in several for each in some]
+            tried |= {f"batch {each.batch_size}" for each in trained}
+            tried |= {f"{n} epochs" for n in lengths if all(each.epochs == n for each in trained)}
+        asked = [f"batch {size}" for size in (64, 128, 256, 512)] + [f"{length} epochs" for length in lengths]
+        return lambda evidence: ", ".join(each for each in asked if each not in tried)
 
     def claim(
         id: str, statement: str, section: str, protocol: str, must: Any, rule: Any, ways: Value | Mapping[str, Value],
         names: Sequence[str], control: tuple[str, Value], must_not: Any = None, **more: Any,
     ) -> None:  # fmt: skip
+        readings = {
+            ", ".join(filter(None, [words, way])): partial(value, of_reading[words])
+            for words in complete(names)
+            for way, value in (ways if isinstance(ways, Mapping) else {"": ways}).items()
+        }
         words, shows = control
         ledger.append(
             Claim(
                 id=id, statement=statement, source=f"presentation {section}", protocol=protocol, must=must, rule=rule,
-                readings=readings(ways, names), must_not=must_not or must,
-                controls={words: partial(read.of_reading, default, shows)}, **{"trust": _MACHINERY, **more},
+                readings=readings, controls={words: partial(shows, default)}, must_not=must_not or must,
+                **{"trust": _MACHINERY, **more},
             )
         )  # fmt: skip
 
@@ -130,18 +126,17 @@ def claims(options: Options, study: "Study") -> list[Claim]:
     claim(
         "P2", "That model fails every repeat probe: it picks the unused value instead of the one it has seen.", "§7",
         "all held-out sequences whose x₅ copies an earlier x: recall, and mean probability of the unused value",
-        P2, "always", each(P2, PLAIN), [PLAIN], ("the model trained with repeats", each(P2, RECALLING)),
+        P2, "always", metrics(P2, PLAIN), [PLAIN], ("the model trained with repeats", metrics(P2, RECALLING)),
     )  # fmt: skip
     claim(
         "P3", "Width 32 with two heads, trained with 30 % repeats, eliminates and recalls perfectly at step 5.", "§8–9",
         "accuracy at step 5 over all held-out sequences without and with a repeat; mean probability of the recalled "
         "value",
-        P3, "always", moments(lambda measure: each(P3, RECALLING, measure)), [RECALLING],
-        ("the model trained without repeats", each(P3_RECALL, PLAIN)), P3_RECALL,
-        untried=untried([RECALLING], "recall"),
+        P3, "always", moments(lambda measure: metrics(P3, RECALLING, measure)), [RECALLING],
+        ("the model trained without repeats", metrics(P3_RECALL, PLAIN)), P3_RECALL, untried=untried([RECALLING]),
     )  # fmt: skip
     floor, both = elimination_floor(values), (PLAIN, RECALLING)
-    at_floor = dict.fromkeys(both, between(floor - P4_TOLERANCE, floor + P4_TOLERANCE, "nats"))
+    at_floor = dict.fromkeys(both, between(floor - 0.003, floor + 0.003, "nats"))
     losses = {name: of(name, "last_epoch_loss", "last_epoch", split="train") for name in both}
     claim(
         "P4", "The training loss of both models settles at the floor of pure elimination, ln(V!)/V.", "§4, §8",
@@ -149,17 +144,17 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         ("the first step of training", partial(read.first_loss, losses)),
     )  # fmt: skip
 
-    def sudden(part: str) -> Value:
-        return partial(read.suddenness, of(RECALLING, "relative_width", "transition", part=part))
-
+    sudden = {
+        part: partial(read.suddenness, of(RECALLING, "relative_width", "transition", part=part))
+        for part in ("from_zero", "from_chance", "elimination.from_zero")
+    }
     claim(
         "P5", "Recall appears suddenly, as a phase transition.", "§8",
         "time from 10 % to 90 % of the rise of held-out recall as a share of the time to 50 %, over seeds; the rise is "
         "taken from zero, and, as another reading, from 1/(V - 1), which noticing a repeat brings without recall",
         at_most(0.25, "fraction"), "mean",
-        {f"rise from {level}": sudden(f"from_{level}") for level in ("zero", "chance")}, [RECALLING],
-        ("elimination, which nobody calls sudden", sudden("elimination.from_zero")),
-        untried=untried([RECALLING]),
+        {"rise from zero": sudden["from_zero"], "rise from chance": sudden["from_chance"]}, [RECALLING],
+        ("elimination, which nobody calls sudden", sudden["elimination.from_zero"]), untried=untried([RECALLING]),
     )  # fmt: skip
     steps = [f"step_{step}" for step in range(1, values + 1)]
     beliefs = {"mae": ("mae_uniform", steps), "mass_on_used": ("used_mass_mean", steps[1:4])}
@@ -180,7 +175,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         "refuted if both are above zero: the correlation, over held-out prefixes and free values, of the model's tilt "
         "away from the uniform posterior with that of the training mappings, and accuracy on training minus on "
         "held-out mappings, steps 1–4",
-        P7, "mean", each(P7, PLAIN, "posteriors", of_all_splits=True), [PLAIN],
+        P7, "mean", metrics(P7, PLAIN, "posteriors", of_all_splits=True), [PLAIN],
         ("tilts of other sequences", of(PLAIN, "tilt_control", "posteriors")), at_least(0.05), need="any",
     )  # fmt: skip
 
@@ -195,53 +190,56 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         P8, {name: "mean" if name == "d32/1 repeats" else "always" for name in P8},
         {**moments(p8), **moments(partial(p8, narrow=PLAIN), f"{PLAIN} as the model of width 16")}, [*P8],
         ("the larger model, trained without repeats", of("d32/2 plain", "recall")), at_least(0.1, "fraction"),
-        untried=untried([*P8], "recall"),
+        untried=untried([*P8]),
     )  # fmt: skip
-    without = partial(read.distance, each(P9, MEMORISING["V = 5"], "roles", part="assignment"), P9)
+    lost = partial(read.of_two_heads, RECALLING, OF_HEADS, P9)
+    without = partial(read.of_two_heads, MEMORISING["V = 5"], OF_HEADS, P9)
     claim(
         "P9", "One head eliminates and the other recalls, in every seed.", "§10",
         "mean-ablate each head at the last row: what recall and elimination lose with the head that comes closest to "
         "being the recall head, and with the one that comes closest to being the elimination head",
-        P9, "always", each(P9, RECALLING, "roles", part="assignment"), [RECALLING],
-        ("the heads of a model that never recalls, distance from all four", without), at_most(0.0, "fraction"),
-        trust=_INTERVENTIONS,
+        P9, "always", lost, [RECALLING],
+        ("the heads of a model that never recalls, distance from all four", partial(read.distance, without, P9)),
+        at_most(0.0, "fraction"), trust=_INTERVENTIONS,
     )  # fmt: skip
-    of_heads = [each(P9B, RECALLING, "roles", part="heat_map", head=head) for head in (0, 1)]
-    maps = [partial(read.heat_maps, of_heads, P9B, place) for place in (0, 1)]
+    maps = partial(read.of_two_heads, RECALLING, OF_MAPS, P9B, part="heat_map")
     claim(
         "P9b", "On the heat maps of one head, x rows attend to earlier y's alone; on the other's, y rows attend to "
         "themselves and x rows to the y before.", "§10",
         "mean attention on held-out sequences without a repeat, of the two heads in the order that comes closest",
-        P9B, "always", maps[0], [RECALLING],
+        P9B, "always", maps, [RECALLING],
         ("the heads in the other order, distance from all three",
-         partial(read.distance, maps[1], P9B)), at_most(0.0, "fraction"),
+         partial(read.distance, partial(maps, closest=False), P9B)), at_most(0.0, "fraction"),
     )  # fmt: skip
-    lost: Any = {"measure": "battery", "part": "clean", "less": "mlp_ablation.mean"}
+    mlp: Any = {"measure": "battery", "part": "clean", "less": "mlp_ablation.mean"}
     claim(
         "P10a", "Recall needs the feed-forward network.", "§11",
         "mean-ablate the feed-forward network at the last row: points of recall and of elimination lost",
         {"recall_lost": at_least(0.5, "fraction"), "elimination_lost": at_most(0.15, "fraction")}, "mean",
-        together({f"{skill}_lost": of(RECALLING, skill, **lost) for skill in ("recall", "elimination")}), [RECALLING],
-        ("elimination of the model without recall", of(PLAIN, "elimination", **lost)), at_least(0.5, "fraction"),
+        together({f"{skill}_lost": of(RECALLING, skill, **mlp) for skill in ("recall", "elimination")}), [RECALLING],
+        ("elimination of the model without recall", of(PLAIN, "elimination", **mlp)), at_least(0.5, "fraction"),
         trust=_INTERVENTIONS,
     )  # fmt: skip
+    replaced = [
+        f"earlier_rows.{by}.{kind}"
+        for by in ("uniform", "identity", "random")
+        for kind in ("repeats", "plain")
+    ]
     claim(
         "P10b", "The local binding in the y rows is what recall uses.", "§11",
         "replace the attention patterns of all rows before the last (uniform, identity, random): largest change of any "
         "logit at the last row, over all sequences",
-        at_least(1e-6), "always", of(RECALLING, "last_row_change", "battery", part=REPLACED_PATTERNS), [RECALLING],
+        at_least(1e-6), "always", of(RECALLING, "last_row_change", "battery", part=replaced), [RECALLING],
         ("patterns replaced by themselves", of(RECALLING, "self_change", "battery", part="head_interchange")),
         structural=True, trust=_INTERVENTIONS,
     )  # fmt: skip
 
     def p11(measure: str) -> Value:
-        every: Any = {"split": "train", "at_any_values": True, "of_all_splits": True}
-        return together(
-            {part: of(name, "memorised_share", measure, **every) for part, name in MEMORISING.items()}
-        )
+        share = partial(of, metric="memorised_share", measure=measure, split="train", of_all_splits=True)
+        return together({part: share(name) for part, name in MEMORISING.items()})
 
     names, known = [*MEMORISING.values()], task.model_copy(update={"values": 4}).mappings(False)
-    held_out = of(names[0], "held_out_loss", "posteriors", at_any_values=True)
+    held_out = of(names[0], "held_out_loss", "posteriors")
     claim(
         "P11", "Four values can be memorised, five cannot.", "§2",
         "width 32 with two heads on plain data, 20 epochs: share of the way from the uniform to the memorised floor "
@@ -249,8 +247,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         {"V = 4": at_least(0.5, "fraction"), "V = 5": at_most(0.1, "fraction")}, "mean",
         moments(p11, end="posteriors"), names,
         ("V = 4, held-out mappings", partial(read.memorised_held_out, held_out, known)),
-        at_least(0.5, "fraction"),
-        untried=untried(names, "memorised_share", (20, 200)),
+        at_least(0.5, "fraction"), untried=untried(names, (20, 200)),
     )  # fmt: skip
     ways = {"5,000 test sequences": "repeat_max_ae_of_sample", "all held-out sequences": "repeat_max_ae"}
     claim(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hopscope.page.figures import Figure, cells, curves, dots, sweep
-from hopscope.studies.permutation.options import SWEEPS, Options
+from hopscope.studies.permutation.options import Options
 from hopscope.tasks import Permutation
 from hopscope.theory import posteriors
 
@@ -12,18 +12,8 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
     from hopscope.study.study import Study
 
-SKILLS, TILTS = ("elimination", "recall"), ("tilt_correlation", "tilt_control")
+SKILLS = ("elimination", "recall")
 MAPPINGS = {"train": "training mappings", "held_out": "held-out mappings"}
-TESTS = {
-    "position_code_swap": "position codes of x_j and x_k exchanged (values)",
-    "y_swap": "y_j and y_k exchanged (values)",
-    "attention_swap": "attention to x_j and x_k exchanged",
-    "head_interchange": "all heads' output from the same pairs with x_k repeated",
-    "mlp_interchange": "MLP output from the same pairs with x_k repeated",
-    "to_other": "becomes y_k",
-    "stays": "stays y_j",
-    "control_stays": "control: stays y_j",
-}
 ABLATIONS = {
     "clean": "nothing changed",
     "mlp_ablation.mean": "MLP output: its mean",
@@ -36,32 +26,27 @@ ABLATIONS = {
 
 def figures(options: Options, study: "Study") -> list[Figure]:
     """Every figure that a run has something to show in."""
-    task = study.task
+    task, base, grid = study.task, options.base, options.grid
     assert isinstance(task, Permutation)
-    base, asked = [cell.name for cell in options.base], [cell.name for cell in options.claimed]
     whole = [name for name in base if name in options.whole]
-    recalling = [name for name in whole if " repeats" in name][-2:]
-    by_slot = {f"slot_{at}": f"x{at}" for at in range(1, task.values + 1)}
+    recalling = [name for name in whole if grid[name].data == "repeats"][-2:]
     by_step = {f"step_{at}": f"{at}" for at in range(1, task.values + 1)}
     guess: Any = {"guess among values shown": 1 / (task.values - 1)}
     apart: Any = {"panel": "configuration"}
 
-    def of(measure: str, names: Iterable[str], parts: Iterable[str] = (), **more: Any) -> Any:
-        part = {"part": [*parts]} if parts else {}
-        return {"where": {"measure": measure, "configuration": [*names], **part, **more}}
+    def of(measure: str, names: Iterable[str], **more: Any) -> Any:
+        return {"where": {"measure": measure, "configuration": [*names], **more}}
 
     def final(name: str, names: Iterable[str]) -> Figure:
         return dots(SKILLS, y="configuration", by="metric", levels=guess, name=name, **of("probes", names))
 
+    marks = observers(task, any(cell.data == "repeats" for cell in grid.values()))
     found = [
-        curves("loss", split="train", levels=observers(task, any(cell.data == "repeats" for cell in options.grid)),
-               name="loss", **of("training", base)),
+        curves("loss", split="train", levels=marks, name="loss", **of("training", base)),
         curves(SKILLS, by="metric", name="skills", title="held-out accuracy", **apart, **of("training", base)),
-        final("final", asked),
-        sweep("recall", x="part", names=by_slot, name="recall_by_slot", **apart, **of("probes", base, by_slot)),
+        final("final", options.claimed),
         sweep("accuracy", x="part", by="split", names={**by_step, **MAPPINGS}, name="accuracy_by_step", **apart,
-              **of("posteriors", base, by_step)),
-        dots(TILTS, y="configuration", by="metric", name="tilt", **of("posteriors", asked)),
+              **of("posteriors", base, part=[*by_step])),
     ]  # fmt: skip
     if whole:
         found += [
@@ -70,23 +55,10 @@ def figures(options: Options, study: "Study") -> list[Figure]:
             cells("attention", x="key", y="query", panel="map", name="attention", rows=attention),
         ]  # fmt: skip
     if recalling:
-        found += [
-            curves("match", by="head", name="formation", **apart, **of("formation", recalling, layer=0)),
-            dots(("to_other", "stays", "control_stays"), y="part", by="metric", names=TESTS, name="battery", **apart,
-                 **of("battery", recalling, [*TESTS])),
-            dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess, name="ablation", **apart,
-                 **of("battery", recalling, [*ABLATIONS])),
-        ]  # fmt: skip
-    for name in options.sweeps:
-        found.append(final(f"sweep_{name}", dict.fromkeys([*base, *SWEEPS[name]])))
-    if "values" in options.sweeps:
-        plain = [cell.name for cell in options.grid if cell.bare.startswith("d32/2 plain")]
-        found.append(dots("memorised_share", y="configuration", split="train", name="memorised",
-                          **of("posteriors", plain)))  # fmt: skip
-    if "slots" in options.sweeps:
-        found.append(cells("recall", x="configuration", y="part", name="recall_by_pair",
-                           **of("slots", SWEEPS["slots"])))  # fmt: skip
-    return found
+        found.append(dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess, name="ablation", **apart,
+                          **of("battery", recalling, part=[*ABLATIONS])))  # fmt: skip
+    swept = {name: dict.fromkeys([*base, *options.of_sweeps(name)]) for name in options.sweeps}
+    return found + [final(f"sweep_{name}", names) for name, names in swept.items()]
 
 
 def observers(task: Permutation, has_repeats: bool) -> dict[str, float]:

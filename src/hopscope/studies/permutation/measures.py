@@ -14,10 +14,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hopscope.claims.crossings import Crossing, Rise, rise
+from hopscope.claims.crossings import rise
 from hopscope.studies.chains import measures as chains
 from hopscope.study.measure import Context, measure
-from hopscope.tasks.permutation import LARGEST_LISTED
 from hopscope.theory.posteriors import elimination_floor, training_floor
 
 if TYPE_CHECKING:
@@ -28,30 +27,14 @@ Rows = Iterator[dict[str, Any]]
 SCORES = ("elimination", "recall", "mass_recalled")
 """What is followed through training."""
 
-CURVE_SEQUENCES, FORMATION_SEQUENCES = 512, 240
-"""Sequences of each kind, with a repeat and without, on the curves, and at every checkpoint."""
-
-SAMPLED_PROBES = 1_500
-"""Repeats among the 5,000 test sequences that the presentation measures, at 30 % (section 9)."""
-
-MOST_MAPPINGS = math.factorial(6)
-"""Above so many training mappings (V ≥ 7 at the usual shares) the posterior under them is not worked out."""
-
-LEAST_RECALL = 0.25
-"""How far above chance recall must end for the member to have learned it."""
-
-_LATE_EPOCHS, _FINAL = 5, 3  # epochs of `late`, and evaluations whose mean is a curve's end
-
 
 def _is_whole(context: Context) -> bool:
     return context.job.label in context.options.whole
 
 
-def _listed(
-    context: Context, data: str, held_out: bool = True, limit: int = LARGEST_LISTED, **changes: Any
-) -> Any:
-    task: Any = context.task.model_copy(update=changes)
-    return task.listed(data, held_out, limit, context.job.device)
+def _listed(context: Context, data: str, held_out: bool = True, limit: int | None = None) -> Any:
+    task: Any = context.task
+    return task.listed(data, held_out, limit or context.options.evaluation_limit, context.job.device)
 
 
 @measure(when="training", name="training")
@@ -59,9 +42,8 @@ def training(context: Context) -> dict[str, Any]:
     """`elimination`, `recall` and `mass_recalled` through training, on a fixed part of the held-out sequences."""
     from hopscope.studies.permutation import answers
 
-    plain, repeats = (_listed(context, data, limit=CURVE_SEQUENCES) for data in ("plain", "repeats"))
-    found = answers.at_repeat(context.ensemble, repeats)
-    found["elimination"] = answers.right(answers.predicted(context.ensemble, plain), plain)[..., -1]
+    plain, repeats = (_listed(context, data, limit=512) for data in ("plain", "repeats"))
+    found = answers.skills(context.ensemble, plain, repeats)
     return {name: found[name].mean(1) for name in SCORES}
 
 
@@ -69,50 +51,26 @@ def training(context: Context) -> dict[str, Any]:
 def probes(context: Context) -> dict[str, Any]:
     """Both skills at the end.
 
-    `elimination`: accuracy at the last step without a repeat.  At a repeat `recall` (also by the slot that is copied,
-    `slot_k`), `mass_recalled` and `mass_unused` (probability of the value seen before, and of the unused ones),
-    `repeat_mae`, `repeat_max_ae` and, expected among as many as the presentation probes, `repeat_max_ae_of_sample`.
-    `exhaustive`, parts `plain` and `repeats`: whether the sequences are all there are.
+    `elimination`: accuracy at the last step without a repeat.  At a repeat `recall`, `mass_recalled` and `mass_unused`
+    (probability of the value seen before, and of the unused ones), `repeat_mae`, `repeat_max_ae` and, expected among as
+    many as the presentation probes, `repeat_max_ae_of_sample`.  `exhaustive`, parts `plain` and `repeats`: whether the
+    sequences are all there are.
     """
     from hopscope.studies.permutation import answers
 
     task: Any = context.task
-    plain, repeats = (_listed(context, data) for data in ("plain", "repeats"))
-    found = answers.at_repeat(context.ensemble, repeats)
-    source = repeats.relations["same_symbol"][0].amax(-1) // 2
-    recall, largest = found["recall"], found["largest_error"]
+    listed = {data: _listed(context, data) for data in ("plain", "repeats")}
+    found = answers.skills(context.ensemble, *listed.values())
+    means = {name: found[name].mean(1) for name in (*SCORES, "mass_unused")}
+    every = {data: float(task.listed_count(data) == batch.inputs.shape[1]) for data, batch in listed.items()}
     return {
-        "elimination": answers.right(answers.predicted(context.ensemble, plain), plain)[..., -1].mean(1),
-        **{name: found[name].mean(1) for name in ("recall", "mass_recalled", "mass_unused")},
-        **{f"recall@slot_{slot + 1}": recall[:, source == slot].mean(1) for slot in sorted({*source.tolist()})},
+        **means,
         "repeat_mae": found["mean_error"].mean(1),
-        "repeat_max_ae": largest.amax(1),
-        "repeat_max_ae_of_sample": answers.expected_maximum(largest, SAMPLED_PROBES),
-        **{f"exhaustive@{data}": [float(task.listed_count(data) <= LARGEST_LISTED)] * len(recall)
-           for data in ("plain", "repeats")},
-    }  # fmt: skip
-
-
-@measure
-def slots(context: Context) -> dict[str, Any] | None:
-    """`recall` by the slot of a repeat and the slot it copies, `slot_3.source_1`, whatever slots training repeats."""
-    from hopscope.studies.permutation import answers
-
-    task: Any = context.task
-    if not task.repeat_ratio:
-        return None
-    batch = _listed(context, "repeats", repeat_slots=(*range(2, task.values + 1),), repeat_sources=())
-    recall = answers.at_repeat(context.ensemble, batch)["recall"]
-    source, slot = (
-        batch.relations["same_symbol"][0].amax(-1) // 2,
-        batch.roles["repeat"][0, :, ::2].argmax(-1),
-    )
-    found = {}
-    for later in range(1, task.values):
-        for earlier in range(later):
-            pair = (slot == later) & (source == earlier)
-            found[f"recall@slot_{later + 1}.source_{earlier + 1}"] = recall[:, pair].mean(1)
-    return found
+        "repeat_max_ae": found["largest_error"].amax(1),
+        # As many as repeats are among the 5,000 test sequences of the presentation, at 30 % (section 9).
+        "repeat_max_ae_of_sample": answers.expected_maximum(found["largest_error"], 1500),
+        **{f"exhaustive@{data}": [whole] * len(context.members) for data, whole in every.items()},
+    }
 
 
 @measure
@@ -147,7 +105,7 @@ def posteriors(context: Context) -> Rows:
         }
         held_out = split == "held_out"
         whole = {"held_out_loss": loss} if held_out else {"memorised_share": _memorised(loss, task)}
-        if count <= MOST_MAPPINGS:
+        if count <= math.factorial(6):  # of more (V ≥ 7) it is not worked out
             known = answers.informed(batch, task.mapping(torch.arange(count, device=loss.device), False))
             by_step["kl_training"] = answers.divergence(known, found)
             if held_out:
@@ -169,18 +127,13 @@ def _memorised(loss: Any, task: Any) -> Any:
 # Read off the record of training.
 
 
-def _curve(context: Context, metric: str, split: str = "held_out") -> Any:
-    # Values by step and member; those that diverged have none.
+def _curve(context: Context, metric: str, split: str = "held_out", epochs: int | None = None) -> Any:
+    # Values by step and member, of the last epochs or of all; those that diverged have none.
     gone = [step is not None for step in context.unit.diverged_at(context.step or 0)]
     curve = context.evidence.curve(metric, split=split)[[*context.members]]
-    return curve.mask([gone] * len(curve))
-
-
-def _late(context: Context, epochs: int, metric: str, split: str = "held_out") -> Any:
-    # The same of the last epochs.
-    per_epoch = max(1, context.options.samples_per_epoch // int(context.job.training.batch_size))
-    curve = _curve(context, metric, split)
-    return curve[curve.index > curve.index[-1] - epochs * per_epoch]
+    curve = curve.mask([gone] * len(curve))
+    per_epoch = max(1, context.options.samples_per_epoch // context.samples_at(1))
+    return curve if epochs is None else curve[curve.index > curve.index[-1] - epochs * per_epoch]
 
 
 @measure
@@ -189,7 +142,7 @@ def last_epoch(context: Context) -> Rows:
     import numpy as np
 
     # Each value is a mean over the steps since the one before.
-    late, steps = _late(context, 1, "loss", "train"), _curve(context, "loss", "train").index
+    late, steps = _curve(context, "loss", "train", 1), _curve(context, "loss", "train").index
     since = np.diff(steps, prepend=0)[-len(late) :]
     yield {"metric": "last_epoch_loss", "value": since @ late.to_numpy() / since.sum(), "split": "train"}
 
@@ -199,70 +152,54 @@ def late(context: Context) -> Rows:
     """Medians of the last five epochs: `elimination`, `recall`, `mass_recalled`; on plain data `memorised_share`."""
     task: Any = context.task
     for metric in SCORES:
-        yield {"metric": metric, "value": _late(context, _LATE_EPOCHS, metric).median(skipna=False)}
+        yield {"metric": metric, "value": _curve(context, metric, epochs=5).median(skipna=False)}
     if not task.repeat_ratio:
-        loss = _late(context, _LATE_EPOCHS, "loss", "train").median(skipna=False)
+        loss = _curve(context, "loss", "train", 5).median(skipna=False)
         yield {"metric": "memorised_share", "value": _memorised(loss, task), "split": "train"}
 
 
 @measure
-def transition(context: Context) -> dict[str, Any]:
+def transition(context: Context) -> dict[str, Any] | None:
     """How sudden recall was (P5), in training samples; infinite where it never came.
 
-    The rise of held-out recall is taken `from_zero`, and `from_chance`, which is 1/(V - 1): noticing that x came back
-    lifts it so far.  `time` of `from_zero.start`, `.half`, `.end` (10 %, 50 %, 90 % of the way), `width` between the
-    first and the last, `relative_width` (of the time to the half), this also of elimination: `elimination.from_zero`.
+    It has come if it ends a quarter above chance.  Its rise is taken `from_zero`, and `from_chance`, which is
+    1/(V - 1): noticing that x came back lifts it so far.  `time` of `from_zero.start`, `.half`, `.end` (10 %, 50 %,
+    90 % of the way), `width` between the first and the last, `relative_width` (of the time to the half), this also of
+    elimination: `elimination.from_zero`.
     """
     task: Any = context.task
-    found: dict[str, Any] = {}
     if not task.repeat_ratio:
-        return found
-    chance = {"recall": 1 / (task.values - 1), "elimination": 1 / task.values}
-    for skill, part, start in (
-        ("recall", "from_zero", 0.0),
-        ("recall", "from_chance", chance["recall"]),
-        ("elimination", "elimination.from_zero", 0.0),
+        return None
+    found: dict[str, Any] = {}
+    chance = 1 / (task.values - 1)
+    for part, skill, least, start in (
+        ("from_zero", "recall", chance, 0.0),
+        ("from_chance", "recall", 0.0, chance),
+        ("elimination.from_zero", "elimination", 1 / task.values, 0.0),
     ):
-        curve, least = _curve(context, skill), chance[skill] - start + LEAST_RECALL
+        curve = _curve(context, skill)
         curve.index = curve.index * context.samples_at(1)
-        ways = [None if own.isna().all() else risen(own, least, start) for _, own in curve.items()]
-        for metric in ("relative_width", "width"):
-            found[f"{metric}@{part}"] = [_of(way, metric) for way in ways]
-        for point in ("start", "half", "end"):
-            found[f"time@{part}.{point}"] = [_of(way and getattr(way, point), "time") for way in ways]
+        ways = [risen(own, least + 0.25, start) for _, own in curve.items()]
+        found |= {name.format(part): [way[name] for way in ways] for name in ways[0]}
     return found
 
 
-def _of(way: Any, name: str) -> float:
-    found = math.nan if way is None else getattr(way, name)
-    return math.inf if found is None else found
+def risen(curve: "pd.Series[float]", least: float, start: float) -> dict[str, float]:
+    """The way of a curve from a level to its end, from when it was lowest: its width, and times of 10 %, 50 %, 90 %.
 
-
-def risen(curve: "pd.Series[float]", least: float, start: float) -> Rise:
-    """The crossings of a curve's way from a level to its end, from when it was lowest; none of a way below `least`."""
-    end, earlier = float(curve.iloc[-_FINAL:].mean()), curve.iloc[: max(1, len(curve) - _FINAL)]
-    if end - start < least:
-        return Rise(*[Crossing(None, None, None, float(curve.index[-1]))] * 3)
+    Infinite where the way is below `least`, NaN without a curve; the names have a place for the part.
+    """
+    names = ("relative_width@{}", "width@{}", "time@{}.start", "time@{}.half", "time@{}.end")
+    end, earlier = float(curve.iloc[-3:].mean()), curve.iloc[: max(1, len(curve) - 3)]
+    if curve.isna().all() or end - start < least:
+        return dict.fromkeys(names, math.nan if math.isnan(end) else math.inf)
     since = curve.loc[earlier.index[earlier == earlier.min()][-1] :]
-    return rise([*since.index], [*since], start=start, end=end)
+    way = rise([*since.index], [*since], start=start, end=end)
+    numbers = (way.relative_width, way.width, way.start.time, way.half.time, way.end.time)
+    return {name: math.inf if each is None else each for name, each in zip(names, numbers, strict=True)}
 
 
 # How recall works.
-
-
-@measure(when="checkpoints")
-def formation(context: Context) -> dict[str, Any] | None:
-    """`match`, by head: mean attention of a repeated x to its earlier copy."""
-    from hopscope.studies.permutation import answers, causal
-
-    task: Any = context.task
-    if not (_is_whole(context) and task.repeat_ratio):
-        return None
-    batch = _listed(context, "repeats", limit=FORMATION_SEQUENCES)
-    pattern = answers.cached(context.ensemble, batch.inputs, causal.PATTERN).double()
-    copy = batch.relations["same_symbol"][:, :, None]  # of the one repeat of each sequence; -1 at other rows
-    to_copy = pattern.take_along_dim(copy.clamp(min=0)[..., None], -1)[..., 0] * (copy >= 0)
-    return {"match": to_copy.sum((1, 3))[:, None] / batch.inputs.shape[1]}
 
 
 @measure
@@ -271,10 +208,10 @@ def battery(context: Context) -> dict[str, Any] | None:
 
     `recall` and `elimination`: `clean`; `mlp_ablation.mean`, `.resample`, `.zero` (output of the MLP);
     `equal_y_weights` (attention to the y made equal).  `to_other` and `stays`, shares of answers to repeats that become
-    second's y or stay right: `position_code_swap`, `y_swap` (as values alone) and `attention_swap` with second's, and
-    `control_stays` of second's with third's, `plain_accuracy`; `head_interchange`, `mlp_interchange` (outputs from the
-    same pairs with second's x repeated).  Largest changes of logits, parts `earlier_rows.uniform.repeats` …, when
-    patterns of the earlier rows are replaced: `last_row_change`, `earlier_rows_change`; `self_change` of
+    second's y or stay right: `position_code_swap`, `y_swap` (as values alone), `attention_swap`, each with
+    `plain_accuracy` and `control_stays` (second exchanged with third); `head_interchange`, `mlp_interchange` (outputs
+    from the same pairs with second's x repeated).  Largest changes of logits, parts `earlier_rows.uniform.repeats` …,
+    when patterns of the earlier rows are replaced: `last_row_change`, `earlier_rows_change`; `self_change` of
     `head_interchange`, by the very same outputs.
     """
     from hopscope.circuits.interventions import EqualizeAttention, ReplacePattern
@@ -283,37 +220,39 @@ def battery(context: Context) -> dict[str, Any] | None:
     if not _is_whole(context):
         return None
     task: Any = context.task
-    config, bench = context.ensemble.config, causal.Bench(context.ensemble.cpu(), task)
+    config, bench = context.ensemble.config, causal.Bench(context.ensemble.cpu())
     found = dict[str, Any]()
+
+    def test(part: str, edit: causal.Edit, **names: str) -> None:
+        hit = bench.hits(edit)
+        found.update({f"{name}@{part}": hit[each].mean(1) for name, each in names.items()})
+
+    clean = bench.logits([])
     rules = {"uniform": "uniform", "identity": "identity", "random": causal.random_rule(task)}
     for name, rule in rules.items():
-        changes = bench.changes(causal.of(ReplacePattern(layer=0, rows={"place": 0}, by=rule)))
+        changes = bench.changes(clean, [ReplacePattern(layer=0, rows={"place": 0}, by=rule)])
         for kind, (last, earlier) in changes.items():
             found[f"last_row_change@earlier_rows.{name}.{kind}"] = last
             found[f"earlier_rows_change@earlier_rows.{name}.{kind}"] = earlier
-
-    for test, what in (("position_code_swap", "code"), ("y_swap", "y"), ("attention_swap", "attention")):
+    exchanged = {"to_other": "to_other", "stays": "recall"}
+    for part, what in (("position_code_swap", "code"), ("y_swap", "y"), ("attention_swap", "attention")):
         if config.position_count or what != "code":
-            outcome = bench.outcome(causal.swap(what, "first", "second"))
-            found |= {f"{metric}@{test}": value for metric, value in outcome.items()}
+            test(part, causal.swap(what, "first", "second"), **exchanged, plain_accuracy="elimination")
             if task.values > 3:
-                found[f"control_stays@{test}"] = bench.outcome(causal.swap(what, "second", "third"))["stays"]
+                test(part, causal.swap(what, "second", "third"), control_stays="recall")
     heads = answers.cached(bench.model, bench.batch.inputs, causal.HEADS)
-    outputs = {"head": (causal.HEADS, heads)}
+    same = bench.changes(clean, causal.put(causal.HEADS, heads))
+    found["self_change@head_interchange"] = same["repeats"][0].maximum(same["plain"][0])
+    test("head_interchange", causal.put(causal.HEADS, heads[:, bench.donor]), **exchanged)
     y_alike = EqualizeAttention(layer=0, rows={"place": 1}, keys={"kind": 1})
-    skills = {"clean": causal.of(), "equal_y_weights": causal.of(y_alike)}
+    skills: dict[str, causal.Edit] = {"clean": [], "equal_y_weights": [y_alike]}
     if config.mlp_size:
         own = answers.cached(bench.model, bench.batch.inputs, causal.MLP)
-        outputs["mlp"] = causal.MLP, own
+        test("mlp_interchange", causal.put(causal.MLP, own[:, bench.donor]), **exchanged)
         values = {"mean": bench.mean(causal.MLP), "resample": own[:, bench.any], "zero": own[:, :1] * 0.0}
         skills |= {f"mlp_ablation.{by}": causal.put(causal.MLP, each) for by, each in values.items()}
-    for part, (site, own) in outputs.items():
-        outcome = bench.outcome(causal.put(site, own[:, bench.donor]))
-        found |= {f"{metric}@{part}_interchange": outcome[metric] for metric in ("to_other", "stays")}
-    for test, edit in skills.items():
-        found |= {f"{skill}@{test}": hit.mean(1) for skill, hit in bench.hits(edit).items()}
-    same = bench.changes(causal.put(causal.HEADS, heads))
-    found["self_change@head_interchange"] = same["repeats"][0].maximum(same["plain"][0])
+    for part, edit in skills.items():
+        test(part, edit, recall="recall", elimination="elimination")
     return found
 
 
@@ -321,10 +260,8 @@ def battery(context: Context) -> dict[str, Any] | None:
 def roles(context: Context) -> dict[str, Any] | None:
     """What each head is for, by what its loss costs, and what one reads off its attention map (section 10).
 
-    By head: `recall_lost` and `elimination_lost` when its output at the last row is the mean one; part `heat_map`:
-    `x_rows_to_earlier_y`, `y_rows_to_themselves`, `x_rows_to_preceding_y` (mean attention).  Of several heads, part
-    `assignment`: what is lost with each of the two that come closest to one for each skill; `heat_map_agrees`: whether
-    the map names the same recall head.  `spread`: which of `causal.SPREADS` is true.
+    `recall_lost` and `elimination_lost` when its output at the last row is the mean one; part `heat_map`:
+    `x_rows_to_earlier_y`, `y_rows_to_themselves`, `x_rows_to_preceding_y` (mean attention).
     """
     import torch
 
@@ -332,30 +269,15 @@ def roles(context: Context) -> dict[str, Any] | None:
 
     if not _is_whole(context):
         return None
-    task: Any = context.task
-    bench, heads = causal.Bench(context.ensemble.cpu(), task), range(context.ensemble.config.heads)
-    clean, mean, maps = bench.hits(causal.of()), bench.mean(causal.HEADS), bench.heat_map()
+    bench, heads = causal.Bench(context.ensemble.cpu()), range(context.ensemble.config.heads)
+    clean, mean = bench.hits([]), bench.mean(causal.HEADS)
     given = [bench.hits(causal.put(causal.HEADS, mean, head)) for head in heads]
     # Rounded once: a fall may have to meet a threshold.
-    lost = {
-        skill: torch.stack([(hit - each[skill]).mean(1) for each in given], 1) for skill, hit in clean.items()
-    }
-    falls = torch.stack([*lost.values()], 2).tolist()
-    known = torch.stack([hit.mean(1) for hit in clean.values()]).amin(0) >= causal.NEEDED
-    words = [
-        causal.spread_of(own) if both else "a skill is missing"
-        for own, both in zip(falls, known, strict=True)
-    ]
-    found: dict[str, Any] = {f"{skill}_lost": each[:, None] for skill, each in lost.items()}
-    found |= {f"{name}@heat_map": each[:, None] for name, each in maps.items()}
-    found |= {f"spread@{word}": [float(each == word) for each in words] for word in causal.SPREADS}
-    if len(heads) > 1:
-        first, *costs = zip(*map(causal.assigned, falls), strict=True)
-        names = [f"{skill}_lost_with_{role}_head@assignment" for role in lost for skill in lost]
-        read = (maps["y_rows_to_themselves"] + maps["x_rows_to_preceding_y"]).argmax(1).tolist()
-        found |= dict(zip(names, costs, strict=True))
-        found["heat_map_agrees"] = [float(one == other) for one, other in zip(read, first, strict=True)]
-    return found
+    skills = ("recall", "elimination")
+    lost = {skill: [(clean[skill] - each[skill]).mean(1) for each in given] for skill in skills}
+    found = {f"{skill}_lost": torch.stack(of_heads, 1) for skill, of_heads in lost.items()}
+    found |= {f"{name}@heat_map": each for name, each in bench.heat_map().items()}
+    return {name: each[:, None] for name, each in found.items()}
 
 
 # What pages show.
@@ -388,18 +310,14 @@ def circuits(context: Context) -> Rows:
     """The circuit of the first seed of a configuration, read and followed through training, for the page's player."""
     from hopscope.circuits.reader import read
     from hopscope.page.explorer import circuit, spread
-    from hopscope.study.jobs import ensemble_of
 
     if context.options.circuits and _is_whole(context) and context.seeds[0] == 0:
-        task, member = context.task, context.members[0]
-        models = [
-            (step, ensemble_of(context.unit, task, step).member(0)) for step in spread(context.unit.steps, 16)
-        ]
+        task, member, steps = context.task, context.members[0], spread(context.unit.steps, 16)
+        models = [(step, context.at(context.unit, step).ensemble.member(0)) for step in steps]
         file = context.save(f"circuit-{member}", circuit(read(models[-1][1], task), models, task))
         yield {"metric": "circuit", "value": 1.0, "member": member, "file": f"{file}.about"}
 
 
 MEASURES = (
-    training, probes, posteriors, slots, last_epoch, late, transition, formation, battery, roles, patterns,
-    explorer, circuits,
+    training, probes, posteriors, last_epoch, late, transition, battery, roles, patterns, explorer, circuits,
 )  # fmt: skip

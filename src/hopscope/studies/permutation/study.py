@@ -3,22 +3,30 @@
 Source: the presentation *Can a Tiny Transformer Learn to Remember?*.  What it leaves open has a documented default.
 """
 
+import math
+from collections.abc import Iterator
+
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.figures import figures
 from hopscope.studies.permutation.measures import MEASURES
-from hopscope.studies.permutation.options import Options
+from hopscope.studies.permutation.options import CHANGES, Options
 from hopscope.studies.permutation.readings import MODEL, TASK, TRAINING
 from hopscope.study.study import Configuration, Study
 
 
-def configurations(options: Options, study: Study) -> list[Configuration]:
+def configurations(options: Options, study: Study) -> Iterator[Configuration]:
     """The grid; a configuration that is swept, and no claim hangs on it, has seeds of its own."""
     assert study.training is not None
-    return [
-        Configuration(label=cell.name, overrides=options.overrides(cell, study.training.batch_size),
-                      seeds=None if cell in options.claimed else options.sweep_seeds)
-        for cell in options.grid
-    ]  # fmt: skip
+    for name, cell in options.grid.items():
+        changes = {CHANGES[key][0]: value for key, value in cell.changes.items() if key != "epochs"}
+        batch_size = max(1, changes.get("training.batch_size", study.training.batch_size))
+        steps = math.ceil(options.epochs(cell) * options.samples_per_epoch / batch_size)
+        # A completion would change nothing: the presentation, or torch where it is silent, says all that one does.
+        size = {"model.layers": 1, "model.width": cell.width, "model.heads": cell.heads}
+        fields = {**size, "training.steps": steps, "completion": study.completion, **changes}
+        fields |= {"task.repeat_ratio": 0.0} if cell.data == "plain" else {}
+        seeds = None if name in options.claimed else options.sweep_seeds
+        yield Configuration(label=name, overrides=fields, seeds=seeds)
 
 
 study = Study(

@@ -1,27 +1,61 @@
-"""What does it take for stacked heads to form?  Details of start and schedule switched off, on, and all ways."""
+"""What does it take for stacked heads to form?  Details of start and schedule switched off, on, and all ways.
+
+Claims N12 and N16 are judged by the rules of `docs/protocols.md` (Revision 3).
+"""
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hopscope.claims import Claim, Samples, at_least, at_most
+from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import has, steps_learned
+from hopscope.studies.chains.evidence import asked_for, has, steps_learned
 from hopscope.studies.chains.measures import learned_at
-from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of, check_names
-from hopscope.studies.recipes.claims import CLAIMS
-from hopscope.studies.recipes.grid import ALL_ON, OFF, SHAPES, STEPS, Recipe, Start, starts, without
+from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
     from hopscope.runs import Evidence
 
-PARTS = ("without", "alone", "factorial", "starts")
+STEPS = 3
+"""Steps of the chains."""
+
+OFF: dict[str, dict[str, Any]] = {
+    "start": {"model.init": "gpt2"},
+    "warm-up": {"training.warmup_steps": 0},
+    "β₂": {"training.betas": (0.9, 0.999)},
+    "cosine": {"training.schedule": "constant"},
+    "clipping": {"training.clip_norm": None},
+}
+"""Detail → what a model has where it is off.  All on is `torch-schedule`, all off is `gpt2-base`."""
+
+ALL_ON = tuple(OFF)
+SCHEDULE = ALL_ON[1:]
+"""Details of which one alone decides, if N12 is right."""
+
+ONE_HEAD: dict[str, Any] = {"model.layers": 12, "model.heads": 1, "model.head_dim": 32}
+"""Twelve layers of one head, as the paper's transformers A, B and C have them."""
+
+SHAPES: dict[str, dict[str, Any]] = {
+    f"{counted(QUICK.layers, 'layer')} of {QUICK.heads} heads": {},
+    "12 layers of 1 head": ONE_HEAD,
+}
+"""Name of each shape → how it differs from the study's model."""
+
+GAMMAS = (0.45, 0.61, 0.78, 0.95)
+"""Starts with weights of a standard deviation of fan_in^-γ: torch's own is 0.61 at width 128, GPT-2's 0.81."""
+
+DEPTHS, HEADS = (3, 6, 12), (1, 8)
 
 
 class Options(Config):
@@ -33,13 +67,47 @@ class Options(Config):
         decisive_seeds: seeds of "without" and "alone", and of the models with every detail, if more than of the others.
     """
 
-    parts: tuple[str, ...] = ("without",)
+    parts: tuple[Literal["without", "alone", "factorial", "starts"], ...] = ("without",)
     decisive_seeds: int = Field(1, ge=1)
 
-    @model_validator(mode="after")
-    def _are_parts(self) -> Self:
-        check_names("parts", self.parts, PARTS)
-        return self
+
+class Trained(NamedTuple):
+    """A recipe or a start in a model: its configuration, its row and its column in a figure, and what differs."""
+
+    label: str
+    words: str
+    shape: str
+    overrides: dict[str, Any]
+
+
+def recipe(shape: str, on: tuple[str, ...]) -> Trained:
+    """Some details on, in the order of `OFF`, at a shape."""
+    off = [name for name in OFF if name not in on]
+    words = f"without {off[0]}" if len(off) == 1 else f"{' and '.join(on)} alone"
+    if not off or not on:
+        words = "all off" if off else "all on"
+    changed = {field: value for name in off for field, value in OFF[name].items()}
+    return Trained(f"{shape}: {words}", words, shape, SHAPES[shape] | changed)
+
+
+def without(detail: str) -> tuple[str, ...]:
+    """All details but one, in their order."""
+    return tuple(name for name in OFF if name != detail)
+
+
+def starts(heads: int) -> dict[tuple[float, int], Trained]:
+    """γ and number of layers → weights of that size in a model with so many heads in a layer."""
+    found = {}
+    for layers in DEPTHS:
+        shape = f"{counted(layers, 'layer')} of {counted(heads, 'head')}"
+        fields = {**(ONE_HEAD if heads == 1 else {"model.heads": heads}), "model.layers": layers}
+        for gamma in GAMMAS:
+            words = f"γ {gamma:g}"
+            found[gamma, layers] = Trained(f"{words}, {shape}", words, shape, fields | {"model.init": gamma})
+    return found
+
+
+ALL_STARTS = tuple(each for heads in HEADS for each in starts(heads).values())
 
 
 def recipes(parts: Iterable[str]) -> dict[tuple[str, ...], bool]:
@@ -60,23 +128,186 @@ def configurations(options: Options, study: Study) -> Iterator[Configuration]:
     most = max(study.seeds, options.decisive_seeds)
     for shape in SHAPES:
         for on, decides in recipes(options.parts).items():
-            each = Recipe(shape, on)
+            each = recipe(shape, on)
             yield Configuration(label=each.label, overrides=each.overrides, seeds=most if decides else None)
-    for start in starts() if "starts" in options.parts else ():
-        yield Configuration(label=start.label, overrides=start.overrides)
+    for each in ALL_STARTS if "starts" in options.parts else ():
+        yield Configuration(label=each.label, overrides=each.overrides)
+
+
+# N12: one detail of the schedule decides.
+
+SEEDS_NEEDED, START_SEEDS = 8, 4
+"""Of each recipe that decides N12, and of each start that decides N16."""
+
+DECIDES, COUNTS = "steps lost without the detail that counts most", "steps lost without the next"
+
+
+def steps_of(evidence: "Evidence", shape: str, on: tuple[str, ...]) -> "pd.Series[float]":
+    """Steps that a recipe learned at a shape, by seed; empty where it was not trained."""
+    import pandas as pd
+
+    return pd.Series(steps_learned(evidence, recipe(shape, on).label, STEPS), dtype=float)
+
+
+def lost_without(evidence: "Evidence", shape: str, detail: str) -> "pd.Series[float]":
+    """How many steps fewer are learned without a detail, for each seed that both recipes have."""
+    whole, less = steps_of(evidence, shape, ALL_ON), steps_of(evidence, shape, without(detail))
+    return (whole - less)[whole.index.intersection(less.index)]
+
+
+def lost(evidence: "Evidence") -> dict[str, Samples]:
+    """What is lost without the detail that counts most at both shapes, and without the one that counts next."""
+
+    def mean_lost(shape: str, detail: str) -> float:
+        mean = float(lost_without(evidence, shape, detail).mean())
+        return -math.inf if math.isnan(mean) else mean
+
+    # The one first without which the least is lost at the shape where it counts less.
+    first, *others = sorted(SCHEDULE, key=lambda name: -min(mean_lost(shape, name) for shape in SHAPES))
+    found = {}
+    for shape in SHAPES:
+        second = max(others, key=partial(mean_lost, shape))
+        for words, detail in ((DECIDES, first), (COUNTS, second)):
+            values = lost_without(evidence, shape, detail)
+            note = f"without {detail}" if len(values) else "no model has all on and all but one on"
+            found[f"{words}, {shape}"] = Samples(values, unit="seed", note=note)
+    return found
+
+
+def not_learned(evidence: "Evidence") -> dict[str, Samples]:
+    """Control: with everything on, steps that are *not* learned; if that were many, nothing could be lost."""
+    left = {shape: STEPS - steps_of(evidence, shape, ALL_ON) for shape in SHAPES}
+    return {f"{DECIDES}, {shape}": Samples(values, unit="seed") for shape, values in left.items()}
+
+
+def lacks(evidence: "Evidence", needed: int) -> list[str]:
+    """What a run lacks of the study as it is written, whatever the claim."""
+    steps, seeds = asked_for(evidence, "training.steps"), len(set(evidence.seeds.values()))
+    words = [f"{steps} of {QUICK_TRAINING.steps} training steps"] * (steps < QUICK_TRAINING.steps)
+    return words + [f"{seeds} of {needed} seeds"] * (seeds < needed)
+
+
+def lacks_of_details(evidence: "Evidence") -> str:
+    """What a run lacks for N12, in words."""
+    words = lacks(evidence, SEEDS_NEEDED)
+    for shape in SHAPES:
+        absent = [name for name in SCHEDULE if steps_of(evidence, shape, without(name)).empty]
+        words += [f"{shape}: no models without {', '.join(absent)}"] * bool(absent)
+        mean = steps_of(evidence, shape, ALL_ON).mean()
+        words += [f"{shape}: with all on, {mean:.2g} of {STEPS} steps are learned"] * bool(mean < STEPS - 0.5)
+    return ", ".join(words)
+
+
+# N16: the start that just fails.
+
+
+def threshold_slope(rows: "np.ndarray") -> float:
+    """Change of the γ that half of the models learn with, from one depth to e times it: by a logistic fit.
+
+    A small ridge keeps the fit finite where a line parts what learned from what did not.  Of rows `(γ, ln depth,
+    learned)`; NaN where a larger γ does not fail more often.
+    """
+    import numpy as np
+    from scipy.optimize import minimize
+
+    inputs = np.column_stack([np.ones(len(rows)), rows[:, :2] - rows[:, :2].mean(0)])
+
+    def loss(weights: Any) -> float:
+        logits = inputs @ weights
+        ridge = 0.01 * np.sum(weights[1:] ** 2)
+        return float(np.sum(np.logaddexp(0.0, logits) - rows[:, 2] * logits) + ridge)
+
+    _, by_gamma, by_depth = minimize(loss, np.zeros(3), method="BFGS").x
+    return float(-by_depth / by_gamma) if by_gamma < 0.0 else math.nan
+
+
+def slope(evidence: "Evidence", heads: int, resamples: int = 200) -> Samples:
+    """The slope of the threshold, with its bootstrap interval over seeds."""
+    import numpy as np
+
+    cells = []
+    for (gamma, layers), each in starts(heads).items():
+        if steps := steps_learned(evidence, each.label, STEPS).values():
+            known = [own == STEPS for own in steps if not math.isnan(own)]
+            cells.append([(gamma, math.log(layers), float(own)) for own in known])
+    rows = np.array([*zip(*cells, strict=False)])  # [seed, γ and depth, (γ, ln depth, learned)]
+    if len(rows) < 2 or len({*rows[..., 2].flat}) < 2:
+        note = "all starts of all depths end alike" if rows.size else "no starts of several sizes"
+        return Samples([], unit="seed", note=note)
+    generator = np.random.Generator(np.random.Philox(key=0))
+    found = threshold_slope(rows.reshape(-1, 3))
+    drawn = (rows[generator.integers(len(rows), size=len(rows))].reshape(-1, 3) for _ in range(resamples))
+    several = [each for each in map(threshold_slope, drawn) if math.isfinite(each)]
+    if not math.isfinite(found) or len(several) <= resamples / 2:
+        return Samples([], unit="seed", note="a larger γ does not fail more often")
+    low, high = map(float, np.quantile(several, [0.025, 0.975]))
+    return Samples([found] * len(rows), unit="seed", interval=(low, high))
+
+
+def slopes(evidence: "Evidence") -> dict[str, Samples]:
+    """The slope of the threshold, by number of heads."""
+    return {counted(heads, "head"): slope(evidence, heads) for heads in HEADS}
+
+
+def lacks_of_starts(evidence: "Evidence") -> str:
+    """What a run lacks for N16, in words."""
+    absent = sum(not has(evidence, each.label) for each in ALL_STARTS)
+    words = [f"{absent} of {len(ALL_STARTS)} starts not tried"] * bool(absent)
+    return ", ".join([*lacks(evidence, START_SEEDS), *words])
+
+
+_decides, _counts = at_least(1.0, "steps"), at_most(0.5, "steps")
+_claim = partial(
+    Claim,
+    source="docs/protocols.md, Revision 3",
+    trust="the task (every held-out sample is one that no training drew), and that all starts and schedules equal "
+    "torch's",
+)
+
+CLAIMS = (
+    _claim(
+        id="N12",
+        statement="Of warm-up, β₂, cosine and clipping, one alone decides whether three steps are learned.",
+        protocol="each left out alone, at both shapes: steps learned with all on minus without it, by seed; "
+        "without exactly one, the same at both shapes, at least one step is lost, without any other less than half "
+        "a step; a step is learned with a final held-out loss under 0.5",
+        value=lost,
+        must={
+            f"{words}, {shape}": criterion
+            for shape in SHAPES
+            for words, criterion in ((DECIDES, _decides), (COUNTS, _counts))
+        },
+        rule="mean",
+        controls={"steps that are not learned with all on": not_learned},
+        must_not={f"{DECIDES}, {shape}": _decides for shape in SHAPES},
+        seeds_needed=SEEDS_NEEDED,
+        at_scale=lacks_of_details,
+    ),
+    _claim(
+        id="N16",
+        statement="The least γ that fails (standard deviation fan_in^-γ) falls with depth.",
+        protocol="whether a model learned all three steps, by γ and the logarithm of its depth: logistic fit, slope "
+        "of the γ with which half of the models learn; seeds resampled; with one head a layer and with eight",
+        value=slopes,
+        must={counted(heads, "head"): at_most(0.0) for heads in HEADS},
+        rule="effect",
+        seeds_needed=START_SEEDS,
+        at_scale=lacks_of_starts,
+    ),
+)
 
 
 # What is drawn: how many steps each recipe learned at each shape, and when.
 
 
-def rows(trained: Iterable[Recipe | Start], evidence: "Evidence") -> Iterator[dict[str, Any]]:
+def rows(trained: Iterable[Trained], evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Of each configuration that the run has: mean number of learned steps, and the median time of the last one."""
     import pandas as pd
 
     for each in trained:
-        if not has(evidence, each.label):
+        if not (found := steps_learned(evidence, each.label, STEPS)):
             continue
-        steps = pd.Series(steps_learned(evidence, each.label, STEPS)).dropna()
+        steps = pd.Series(found).dropna()
         mean, ends = float(steps.mean()), list[float]()
         if mean > STEPS - 1 and "learned_at" in evidence:
             times = evidence.last("learned_at", configuration=each.label, part=f"step_{STEPS}")
@@ -88,9 +319,8 @@ def rows(trained: Iterable[Recipe | Start], evidence: "Evidence") -> Iterator[di
 
 def figures(options: Options) -> list[charts.Figure]:
     """A row for each recipe, a column for each shape; and the same of starts and models, where they were trained."""
-    every = [Recipe(shape, on) for shape in SHAPES for on in recipes(options.parts)]
-    cells: dict[str, Sequence[Recipe | Start]] = {"recipes": every}
-    cells |= {"starts": starts()} if "starts" in options.parts else {}
+    cells = {"recipes": [recipe(shape, on) for shape in SHAPES for on in recipes(options.parts)]}
+    cells |= {"starts": [*ALL_STARTS]} if "starts" in options.parts else {}
     look: Any = {"title": "steps learned", "ends": (0.0, float(STEPS))}
     return [
         charts.cells("steps", "shape", "recipe", name=name, rows=partial(rows, trained), **look)
@@ -113,7 +343,11 @@ study = Study(
     presets={
         "smoke": {"seeds": 1, "training.steps": 20, "model.width": 32},
         "laptop": {},
-        "workstation": {"seeds": 4, "parts": PARTS, "decisive_seeds": 8},
+        "workstation": {
+            "seeds": 4,
+            "parts": ("without", "alone", "factorial", "starts"),
+            "decisive_seeds": 8,
+        },
     },
     costs={
         "smoke": "under half a minute on two cores",

@@ -4,7 +4,7 @@ The bound on layers rests on Assumption 1 of the paper: a position can attend on
 piece of information.  Here what is shared is changed, or taken away.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ from hopscope.claims import Claim, Samples, at_least, between
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import SHARE_SEEDS, smallest_depths
+from hopscope.studies.chains.evidence import SHARE_SEEDS
 from hopscope.studies.curriculum import wide
 from hopscope.studies.sharing.task import Sharing
-from hopscope.study.study import Configuration, Study
+from hopscope.study.study import Configuration
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -28,18 +28,18 @@ PAIRS_ANEW, TOKENS_ANEW = "codes of pairs, drawn anew", "codes of tokens, drawn 
 TURNED, TURNED_ANEW, UNRELATED = "symbols turned", "symbols turned anew", "unrelated symbols"
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    PAIRS: {"codes": "pair"},
-    TOKENS: {"codes": "token"},
-    ONE_HOT: {"codes": "one-hot"},
-    PAIRS_ANEW: {"codes": "drawn for pairs"},
-    TURNED: {"second": "turned"},
-    "steps shallowest first": {"order": "shallowest-first"},
-    "steps in random order": {"order": "random"},
-    TURNED_ANEW: {"second": "turned anew"},
-    TOKENS_ANEW: {"codes": "drawn for tokens"},
-    UNRELATED: {"second": "unrelated"},
+    PAIRS: {"task.codes": "pair"},
+    TOKENS: {"task.codes": "token"},
+    ONE_HOT: {"task.codes": "one-hot"},
+    PAIRS_ANEW: {"task.codes": "drawn for pairs"},
+    TURNED: {"task.second": "turned"},
+    "steps shallowest first": {"task.order": "shallowest-first"},
+    "steps in random order": {"task.order": "random"},
+    TURNED_ANEW: {"task.second": "turned anew"},
+    TOKENS_ANEW: {"task.codes": "drawn for tokens"},
+    UNRELATED: {"task.second": "unrelated"},
 }
-"""What the samples of a variant are like → fields of the task that differ."""
+"""What the samples of a variant are like → fields that differ."""
 
 SHARED = (TOKENS, ONE_HOT, PAIRS_ANEW, TURNED)
 """Variants in which the same information is shared by other vectors."""
@@ -47,7 +47,11 @@ SHARED = (TOKENS, ONE_HOT, PAIRS_ANEW, TURNED)
 BROKEN = (TOKENS_ANEW, UNRELATED)
 """Variants in which some position that must be found shares nothing with the one that looks for it."""
 
-LONG, QUICK_ORDER, USUAL_ORDER = 4, (1, 2, 4, 3), (4, 3, 2, 1)
+LONG, QUICK_ORDER, USUAL_ORDER = 4, "D = 4, order 1 2 4 3", "D = 4, order 4 3 2 1"
+ORDERS: dict[str, dict[str, Any]] = {
+    QUICK_ORDER: {"task.steps": LONG, "task.order": (1, 2, 4, 3)},
+    USUAL_ORDER: {"task.steps": LONG, "task.order": (4, 3, 2, 1)},
+}
 """Chains whose order is compared: an order of their steps in which three layers can be enough, one that needs four."""
 
 
@@ -63,24 +67,9 @@ class Options(Config):
     order_layers: tuple[int, ...] = (3, 4, 6)
 
 
-def order_name(order: Sequence[int]) -> str:
-    """What chains of four steps in an order are called."""
-    return f"D = {LONG}, order {' '.join(map(str, order))}"
-
-
 def configurations(options: Options) -> list[Configuration]:
     """Every variant at every depth, then both orders of longer chains."""
-    cells = [(name, fields, layers) for name, fields in VARIANTS.items() for layers in options.layers]
-    for order in (QUICK_ORDER, USUAL_ORDER):
-        fields = {"order": order, "steps": LONG}
-        cells += [(order_name(order), fields, layers) for layers in options.order_layers]
-    return [
-        Configuration(
-            label=wide.at_depth(name, layers),
-            overrides={**{f"task.{field}": value for field, value in fields.items()}, "model.layers": layers},
-        )
-        for name, fields, layers in cells
-    ]
+    return wide.by_depth(VARIANTS, options.layers) + wide.by_depth(ORDERS, options.order_layers)
 
 
 # What is claimed.
@@ -93,8 +82,9 @@ def losses(name: str, evidence: "Evidence") -> Any:
 
 def layers_saved(options: Options, evidence: "Evidence") -> Samples:
     """By seed, layers that the quick order saves; what no depth learned counts as one more than the most tried."""
-    orders = [wide.at_depths(order_name(order), options.order_layers) for order in (USUAL_ORDER, QUICK_ORDER)]
-    usual, quick = (smallest_depths(evidence, labels, LONG) for labels in orders)
+    usual, quick = (
+        wide.least(evidence, name, options.order_layers, LONG) for name in (USUAL_ORDER, QUICK_ORDER)
+    )
     return wide.saved(usual, quick, max(options.order_layers) + 1)
 
 
@@ -106,23 +96,18 @@ def not_yet(evidence: "Evidence") -> str:
 def claims(options: Options) -> Iterator[Claim]:
     """What is claimed of these variants."""
 
-    def cells(names: Iterable[str], layers: Iterable[int]) -> dict[str, tuple[str, int]]:
-        labels = [wide.at_depth(name, each) for name in names for each in layers]
-        return {each: (each, STEPS) for each in labels}
-
     deepest = max(options.layers)
-    usual = wide.learners({PAIRS: (wide.at_depth(PAIRS, deepest), STEPS)})
+    usual = {PAIRS: (wide.at_depth(PAIRS, deepest), STEPS)}
+    broken = {name: (wide.at_depth(name, deepest), STEPS) for name in BROKEN}
     plateau, fewer = between(0.7, 0.8), at_least(1.0, unit="layers")
-    claim = partial(Claim, source="summary of the paper, next check 3", kind="general", seeds_needed=8)
+    claim = partial(wide.open_claim, source="summary of the paper, next check 3", at_scale=not_yet)
     yield claim(
         id="S3a",
         statement="Shared information is enough: it need not be equal vectors, nor fixed codes.",
         protocol="share of seeds with a final held-out loss of x₂ under 0.5, at the largest depth; the controls "
         "share nothing",
-        **wide.shares((cells(SHARED, [deepest]), wide.MOST)),
+        **wide.shares((wide.cells_of(SHARED, [deepest], STEPS), wide.MOST), controls=broken),
         rule="mean",
-        controls=wide.learners({name: (wide.at_depth(name, deepest), STEPS) for name in BROKEN}),
-        must_not=wide.MOST,
         seeds_needed=SHARE_SEEDS,
         at_scale=wide.smaller_scale,
     )
@@ -130,10 +115,7 @@ def claims(options: Options) -> Iterator[Claim]:
         id="S3b",
         statement="Where two positions share nothing, no depth learns to go from one to the other.",
         protocol="the same share at every depth, every seed; the control is the retrieval problem",
-        **wide.shares((cells(BROKEN, options.layers), wide.NONE)),
-        controls=usual,
-        must_not=wide.NONE,
-        at_scale=not_yet,
+        **wide.shares((wide.cells_of(BROKEN, options.layers, STEPS), wide.NONE), controls=usual),
     )
     yield claim(
         id="S3c",
@@ -144,21 +126,16 @@ def claims(options: Options) -> Iterator[Claim]:
         must=plateau,
         controls={PAIRS: partial(losses, wide.at_depth(PAIRS, deepest))},
         must_not=plateau,
-        at_scale=not_yet,
     )
-    if shallow := cells(VARIANTS, [layers for layers in options.layers if layers < EXACT]):
+    if shallow := wide.cells_of(VARIANTS, [each for each in options.layers if each < EXACT], STEPS):
         yield claim(
             id="S3d",
             statement=f"However information is shared, fewer than {counted(EXACT, 'layer')} learn no x₂.",
             protocol="share of models that learned x₂ with fewer layers than the model of information flow "
             "allows, every seed of every variant; the control is the retrieval problem at the largest depth",
-            **wide.shares((shallow, wide.NONE)),
-            controls=usual,
-            must_not=wide.NONE,
-            at_scale=not_yet,
+            **wide.shares((shallow, wide.NONE), controls=usual),
         )
     if options.order_layers:
-        usual_order = wide.at_depths(order_name(USUAL_ORDER), options.order_layers)
         yield claim(
             id="S3e",
             statement="The order 1, 2, 4, 3, for which three layers can be enough, is learned with fewer layers "
@@ -168,7 +145,9 @@ def claims(options: Options) -> Iterator[Claim]:
             value=partial(layers_saved, options),
             must=fewer,
             rule="mean",
-            controls={"one order, from one seed to the next": wide.apart(usual_order, LONG)},
+            controls={
+                "one order, from one seed to the next": wide.apart(USUAL_ORDER, options.order_layers, LONG)
+            },
             must_not=fewer,
             at_scale=wide.smaller_scale,
         )
@@ -179,16 +158,12 @@ def figures(options: Options) -> list[charts.Figure]:
     return [wide.depths(VARIANTS, options.layers, (0.0, 1.0))]
 
 
-study = Study(
+study = wide.open_study(
     name="sharing",
     question="do positions attend only where they share information, and does the depth law rest on it?",
     task=Sharing(),
-    completion="gpt2-base",
-    model=wide.MODEL,
-    training=wide.TRAINING,
     options=Options(),
     configurations=configurations,
-    seeds=8,
     claims=claims,
     figures=figures,
     presets={
@@ -201,6 +176,4 @@ study = Study(
         "laptop": "about 10 min on two cores by estimate",
         "workstation": "about 30 min on two cores",
     },
-    page="page.md.j2",
-    held_out=512,
 )

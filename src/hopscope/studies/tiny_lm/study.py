@@ -1,31 +1,39 @@
-"""A small language model learns questions in equations (paper, section 4), from mixtures of depths (S6)."""
+"""A small language model learns questions in equations (paper, section 4), from mixtures of depths (S6).
 
-from collections.abc import Iterator
+In the evidence table the part of a depth is `depth_k`.  A member that diverged has null in the exam, and no other row.
+"""
+
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hopscope.claims import Claim, Samples, at_least
+from hopscope.claims.crossings import first_crossing
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.language import Equations
+from hopscope.language import Equations, kinds
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
-from hopscope.studies.tiny_lm.measures import LEARNED, circuits, depths, exam, part_of
+from hopscope.study.measure import Context, measure
 from hopscope.study.study import Configuration, Study
-from hopscope.tasks.task import expect
 from hopscope.training.config import Training
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
+
+Rows = Iterator[dict[str, Any]]
 
 CORPUS, DEEPEST = "corpus", "deepest"
 """Mixtures that only some runs have: a text's, and the control's."""
 
 PAPER_STEPS = 30_000
 """Training steps from which on a depth that was not learned counts against a mixture."""
+
+LEARNED = 0.9
+"""Held-out accuracy from which on a depth counts as learned."""
 
 S6 = at_least(LEARNED, "fraction")
 
@@ -47,7 +55,7 @@ class Options(Config):
         random_circuits: of the same size, that stand beside it.
     """
 
-    mixtures: tuple[Literal["uniform", "zipf"], ...] = ("uniform", "zipf")
+    mixtures: tuple[Literal["uniform", "zipf"], ...] = Field(("uniform", "zipf"), min_length=1)
     corpus: str | None = None
     control: bool = False
     questions: int = Field(300, ge=1)
@@ -56,26 +64,18 @@ class Options(Config):
     most_circuits: int = Field(2, ge=1)
     random_circuits: int = Field(20, ge=2)
 
-    @model_validator(mode="after")
-    def _can_be_mixed(self) -> Self:
-        fits = bool(self.mixtures) and len({*self.mixtures}) == len(self.mixtures)
-        expect(fits, "mixtures", "different ones", ", ".join(self.mixtures) or "none")
-        return self
-
 
 def configurations(options: Options, study: Any) -> list[Configuration]:
     """One configuration for each mixture.
 
     Raises:
-        UserError: Inspect is missing (the exam needs it), or there is one depth alone, which needs no control.
+        UserError: Inspect is missing, which the exam needs.
     """
     if find_spec("inspect_ai") is None:
         raise UserError("inspect_ai: expected this package, found none; pip install 'hopscope[llm]'")
     every, mixtures = study.task.depths, dict[str, Any](zip(options.mixtures, options.mixtures, strict=True))
     if options.corpus is not None:
         mixtures[CORPUS] = shares(options.corpus, every)
-    if options.control and len(every) == 1:
-        raise UserError(f"control: expected several depths, found {every[0]} alone; take more, or no control")
     if options.control:
         mixtures[DEEPEST] = (*(0.0 for _ in every[:-1]), 1.0)
     return [Configuration(label=name, overrides={"task.mixture": each}) for name, each in mixtures.items()]
@@ -99,11 +99,103 @@ def shares(corpus: str, depths: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(count / sum(counts) for count in counts)
 
 
+@measure(when="training")
+def depths(context: Context) -> Rows:
+    """Loss and accuracy of the answers to held-out questions of each depth: `loss_depth_k`, `accuracy_depth_k`."""
+    import torch
+
+    from hopscope.tasks import Draws, losses
+
+    task: Any = context.task
+    seeds = torch.tensor([task.split_seed], device=context.ensemble.readout.weight.device)
+    for depth in task.depths:
+        batch = task.questions(Draws(seeds, "held-out", 0, context.job.held_out), depth)
+        found = losses(task, context.ensemble(batch.inputs), batch)
+        yield {"metric": f"loss_depth_{depth}", "value": found["loss_answer"]}
+        yield {"metric": f"accuracy_depth_{depth}", "value": found["accuracy"]}
+
+
+@measure
+def exam(context: Context) -> Rows:
+    """What every member answers to held-out questions, asked as any language model is, by depth.
+
+    Metrics and their intervals as of `hopscope.language.answers.rows`, without single questions.  The models are
+    written as folders `models/member-N`, which any tool reads.
+    """
+    task: Any = context.task
+    yield from _of_each(context, _examined)
+    for member, gone in zip(context.members, context.unit.diverged_at(context.step or 0), strict=True):
+        for depth in task.depths if gone is not None else ():
+            yield {"metric": "first_accuracy", "part": f"depth_{depth}", "value": None, "member": member}
+
+
+@measure(name="circuit")
+def circuits(context: Context) -> Rows:
+    """The circuit of every member, and when each depth was learned.
+
+    `was_read`, `heads`, `paths`, `minimal_circuits` and `circuit_loss` (parts `full`, `rules`) of a circuit that was
+    found, and `circuit`, whose file the page's player shows; by depth `rose_at`: step at which the held-out accuracy
+    reached 90 %, if it did.
+    """
+    return _of_each(context, _read)
+
+
+def _of_each(context: Context, function: Callable[[Context, int, int], Rows]) -> Rows:
+    gone = context.unit.diverged_at(context.step or 0)
+    for place, member in enumerate(context.members):
+        if gone[place] is None:
+            yield from context.part(f"member-{member}", partial(function, context, place, member))
+
+
+def _examined(context: Context, place: int, member: int) -> Rows:
+    from hopscope.language.answers import rows
+    from hopscope.language.evaluate import ask
+    from hopscope.language.local import export
+
+    task: Any = context.task
+    folder, logs = (context.run.path / name / f"member-{member}" for name in ("models", "logs"))
+    export(context.ensemble.member(place), task.vocabulary, folder)
+    held = {"held_out": task.held_out_share, "split_seed": task.split_seed}
+    asked = kinds(("equations",), task.depths, task.chains, count=context.options.questions, **held)
+    found = ask([f"hf/{folder}"], asked, logs, temperature=0.0, budget=context.budget, say=context.say)
+    for row in (each for each in rows(found) if each["metric"] != "correct"):
+        depth, colon, what = row["part"].rpartition("D = ")[2].partition(": ")
+        yield {**row, "part": f"depth_{depth}{colon}{what}", "member": member}
+
+
+def _read(context: Context, place: int, member: int) -> Rows:
+    from hopscope.circuits.reader import READ, ReaderConfig, read
+    from hopscope.page.explorer import MOST_CHECKPOINTS, circuit, spread
+
+    task: Any = context.task
+    row: Callable[..., dict[str, Any]] = partial(dict, member=member)
+    for part in (f"depth_{depth}" for depth in task.depths):
+        curve = context.evidence.curve(f"accuracy_{part}")[member].dropna()
+        rose = first_crossing([*map(float, curve.index)], curve.tolist(), LEARNED, rising=True)
+        if rose.time is not None:
+            yield row(metric="rose_at", value=rose.time, part=part)
+    names = ("orders", "further_orders", "most_circuits", "random_circuits")
+    config = ReaderConfig(**{name: getattr(context.options, name) for name in names})
+    shown = spread(context.unit.steps, MOST_CHECKPOINTS)
+    models = [(step, context.at(context.unit, step).ensemble.member(place)) for step in shown]
+    reading = read(models[-1][1], task, config)
+    yield row(metric="was_read", value=float(reading.verdict == READ))
+    if not reading.circuit.paths:
+        return
+    file = context.save(f"circuit-{member}", circuit(reading, models, task))
+    yield row(metric="circuit", value=1.0, file=file)
+    heads, paths = reading.circuit.heads, reading.circuit.paths
+    for name, several in (("heads", heads), ("paths", paths), ("minimal_circuits", reading.minimal)):
+        yield row(metric=name, value=float(len(several)))
+    for part in ("full", "rules"):
+        yield row(metric="circuit_loss", part=part, value=reading.loss[part])
+
+
 def right_at_once(mixture: str, depth: int, evidence: "Evidence") -> Any:
     """What each model of a mixture answers rightly at once at a depth; one that diverged has no number."""
     if mixture not in evidence.configurations.values():
         return Samples([], note="not trained in this run")
-    return evidence.last("first_accuracy", measure="exam", part=part_of(depth), configuration=mixture)
+    return evidence.last("first_accuracy", measure="exam", part=f"depth_{depth}", configuration=mixture)
 
 
 def claims(options: Options, study: Any) -> list[Claim]:
@@ -142,21 +234,19 @@ def claims(options: Options, study: Any) -> list[Claim]:
 
 def by_depth(depths: tuple[int, ...], evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Accuracy of every model in the exam, by depth, with its interval over questions."""
-    import pandas as pd
-
     for depth in depths:
-        place: Any = {"measure": "exam", "part": part_of(depth)}
+        place: Any = {"measure": "exam", "part": f"depth_{depth}"}
         if evidence.has("accuracy", **place):
-            ends = ("value", ""), ("low", "_low"), ("high", "_high")
-            table = pd.DataFrame({name: evidence.last(f"accuracy{end}", **place) for name, end in ends})
-            for member, row in table.dropna(subset=["value"]).to_dict("index").items():
-                of = {"member": member, "seed": evidence.seeds[member], "depth": depth, **row}
-                yield {"mixture": evidence.configurations[member], **of}
+            value, low, high = (evidence.last(f"accuracy{end}", **place) for end in ("", "_low", "_high"))
+            for member in value.dropna().index:
+                label, seed = evidence.configurations[member], evidence.seeds[member]
+                who = {"mixture": label, "member": member, "seed": seed, "depth": depth}
+                yield {**who, "value": value[member], "low": low[member], "high": high[member]}
 
 
 def figures(options: Options, study: Any) -> list[charts.Figure]:
     """The right panel of the paper's Figure 2, of models of our own; and accuracy during training."""
-    names = {f"accuracy_{part_of(depth)}": f"D = {depth}" for depth in study.task.depths}
+    names = {f"accuracy_depth_{depth}": f"D = {depth}" for depth in study.task.depths}
     look: Any = {"levels": {"a guess": 1.0 / study.task.chains}, "ends": (0.0, 1.0)}
     rows = partial(by_depth, study.task.depths)
     return [

@@ -10,10 +10,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, Literal, get_args
 
+from hopscope import tasks  # which loads torch when its losses are asked for
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks import Permutation, Task
-from hopscope.training.config import Training
 
 EngineName = Literal["compiled", "shallow", "low-rank", "deep", "autograd"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
@@ -22,24 +22,17 @@ ONE_THREAD: Final = frozenset({"shallow", "low-rank", "deep"})
 """Engines for a CPU whose loops run on one thread, so that more threads of a worker would only wait."""
 
 
-def choose(task: Task, config: TransformerConfig, training: Training, device: str) -> EngineName:
+def choose(task: Task, config: TransformerConfig, device: str) -> EngineName:
     """The fastest engine on this machine; it decides rounding, so a run keeps it in its record.
 
     * CUDA: `compiled` for the default loss; a user's own may not compile.
     * CPU, where they can (`load` says what they need): `shallow` for the presentation's encoder layer; `low-rank` where
       heads are narrow beside the stream; `deep` where inputs are few.
     * `autograd` for all else.
-
-    Raises:
-        UserError: bfloat16 is asked for on a CPU that does not multiply in it.
     """
-    from hopscope.tasks import has_standard_loss
-
     if device != "cpu":
-        compiles = device.startswith("cuda") and has_standard_loss(task) and find_spec("triton")
+        compiles = device.startswith("cuda") and tasks.has_standard_loss(task) and find_spec("triton")
         return "compiled" if compiles else "autograd"
-    if training.precision == "bfloat16":
-        _check_rounding()
     # Without its stream a layer reads, on the average, one number for each input and half of what all heads write.
     known = config.input_size + 1 + config.layers * config.heads * config.head_size / 2
     # Deep makes a column of each token and learned code: with 16 for each dimension it took twice as long as autograd.
@@ -54,7 +47,7 @@ def choose(task: Task, config: TransformerConfig, training: Training, device: st
     return next(can, "autograd") if find_spec("numba") else "autograd"
 
 
-def load(name: str, task: Task, config: TransformerConfig, training: Training, device: str) -> Any:
+def load(name: str, task: Task, config: TransformerConfig, device: str) -> Any:
     """The module of an engine: its `gradient`, and `update` where the optimiser's step is its own.
 
     Raises:
@@ -71,16 +64,12 @@ def load(name: str, task: Task, config: TransformerConfig, training: Training, d
             raise UserError(
                 f"engine: expected {lacking} for {name}, found something else; use engine autograd"
             )
-        if training.precision == "bfloat16":
-            _check_rounding()
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def _lacking(name: str, task: Task, config: TransformerConfig) -> str:
     # The first thing that an engine without autograd needs and does not find, in words.
-    from hopscope.tasks import has_standard_loss
-
-    needed = {"the default loss": has_standard_loss(task)}
+    needed = {"the default loss": tasks.has_standard_loss(task)}
     if name == "shallow":
         needed["the losses of Permutation"] = type(task).parts is Permutation.parts
         needed["one causal post-norm layer"] = config.layers == 1 and config.norm == "post" and config.causal
@@ -92,15 +81,3 @@ def _lacking(name: str, task: Task, config: TransformerConfig) -> str:
         needed["no learned positions"] = not config.position_count
         needed["no MLPs"] = not config.mlp_size
     return next((words for words, found in needed.items() if not found), "")
-
-
-def _check_rounding() -> None:
-    from torch.cpu import get_capabilities
-
-    found = get_capabilities()
-    if not (found.get("avx512_bf16") or found.get("amx_bf16")):
-        raise UserError(
-            "precision: expected a CPU that multiplies in bfloat16 (AVX512-BF16 or AMX), "
-            f"found {found.get('cpu_name') or 'one'} without; use precision float32, or engine autograd, which rounds "
-            "alike and gains no time"
-        )

@@ -1,4 +1,4 @@
-"""Gradients by autograd: any model, any task, any device."""
+"""Gradients by autograd: any model, any task, any device; and the batches of the steps of every engine."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,13 +8,35 @@ from torch import Tensor
 from hopscope.errors import UserError
 from hopscope.models.layers import At
 from hopscope.models.transformer import Transformer
-from hopscope.tasks import Batch, Task
+from hopscope.tasks import Batch, Task, draw
 from hopscope.training.config import Training
 
-from .batches import Step, batches
+Step = Callable[[int], Mapping[str, Tensor]]
+"""From the number of a step to each member's losses by name, `[member]`; what an engine gives."""
 
-Backward = Callable[[Batch, At | None], dict[str, Tensor]]
-"""From a batch, and what is called at the model's sites, to each member's losses by name; the gradient is written."""
+_DRAWN_AHEAD = 1 << 14
+"""Samples drawn at a time: enough that drawing is arithmetic rather than overhead, few enough to stay in cache."""
+
+_NUMBERS_AHEAD = 1 << 22
+"""Input numbers drawn at a time, at most: they lie in memory."""
+
+
+def batches(task: Task, training: Training, seeds: Tensor) -> Callable[[int], Batch]:
+    """From the number of a step to its batch, which is annotated; those of several steps are drawn together."""
+    size, seeds, shape = training.batch_size, seeds.clone(), task.shape()
+    numbers = shape.positions * (shape.input_size if shape.inputs == "vectors" else 1)
+    many = max(1, min(_DRAWN_AHEAD, _NUMBERS_AHEAD // numbers) // (size * len(seeds)))
+    steps, drawn = range(0), None
+
+    def of_step(step: int) -> Batch:
+        nonlocal steps, drawn
+        if step not in steps or drawn is None:
+            steps = range(step, max(min(step + many, training.steps), step + 1))
+            drawn = draw(task, seeds, "train", steps, size, examples=training.examples)
+        first = (step - steps.start) * size
+        return drawn.take(slice(first, first + size))
+
+    return of_step
 
 
 def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
@@ -23,8 +45,10 @@ def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, 
     return lambda step: backward(batch_of(step), None)
 
 
-def backward_into(model: Transformer, task: Task, buffer: Tensor) -> Backward:
-    """What takes a batch forward and writes the gradient of the members' losses into a buffer."""
+def backward_into(
+    model: Transformer, task: Task, buffer: Tensor
+) -> Callable[[Batch, At | None], dict[str, Tensor]]:
+    """What takes a batch forward, calling at sites, and writes the gradient of the members' losses into a buffer."""
     written = gradient_into(model, buffer)
     return lambda batch, at: written(task.parts(model(batch.inputs, at), batch))
 

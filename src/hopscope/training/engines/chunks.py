@@ -11,7 +11,7 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task, default_gradient
 from hopscope.training.config import Training
 
-from .batches import Step, batches
+from .autograd import Step, batches
 from .columns import Linear
 from .lanes import LANES
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
@@ -20,8 +20,7 @@ from hopscope.tasks import Batch, Task
 from hopscope.training.config import Training
 from hopscope.training.optimiser import Optimiser
 
-from .autograd import gradient_into
-from .batches import Step, batches
+from .autograd import Step, batches, gradient_into
 
 WARM_UP = 3
 """Steps that are taken before one is recorded: compiling, loading kernels and choosing products cannot be recorded."""
@@ -58,25 +57,17 @@ def _losses_of(model: Transformer, task: Task, given: Batch, backend: Any) -> Ca
     # Programs for the beginning, a layer, the last layer and the end: one for everything would be compiled anew for
     # every number of layers, in a time that grows with it; these are compiled (and found again in torch's cache) once
     # for all depths, and what they cost more is one pass over the stream for each layer.
-    def begin(inputs: Tensor) -> Tensor:
-        return model.embedded(inputs)
-
-    def inner(layer: nn.Module, stream: Tensor) -> Tensor:
-        return layer(stream)
-
-    def last(layer: nn.Module, stream: Tensor) -> Tensor:
-        return layer(stream, model.rows)
-
-    def end(stream: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return dict(task.parts(model.read_out(stream), batch))
-
-    begun, through, finished, judged = (_compiled(each, backend) for each in (begin, inner, last, end))
+    begin = _compiled(lambda inputs: model.embedded(inputs), backend)
+    inner = _compiled(lambda layer, stream: layer(stream), backend)
+    last = _compiled(lambda layer, stream: layer(stream, model.rows), backend)
+    end = _compiled(lambda stream, batch: dict(task.parts(model.read_out(stream), batch)), backend)
 
     def losses_of() -> dict[str, Tensor]:
-        stream = begun(given.inputs)
+        stream = begin(given.inputs)
         for layer in model.layers[:-1]:
-            stream = through(layer, stream)
-        return judged(finished(model.layers[-1], stream), given)
+            stream = inner(layer, stream)
+        found: dict[str, Tensor] = end(last(model.layers[-1], stream), given)
+        return found
 
     return losses_of
 
@@ -86,11 +77,8 @@ def update(optimiser: Optimiser, by: Any = "inductor") -> Callable[[int, Tensor]
     losses = optimiser.flat.new_zeros(len(optimiser.flat))
     scalars = optimiser.flat.new_zeros(3, dtype=torch.float64).unbind()
 
-    def move(losses: Tensor, rate: Tensor, correction1: Tensor, correction2: Tensor) -> None:
-        optimiser.move(losses, rate, correction1, correction2)
-
-    compiled = _compiled(move, by)
-    replayed = Replayed(lambda: compiled(losses, *scalars), losses.device)
+    move = _compiled(lambda *given: optimiser.move(*given), by)
+    replayed = Replayed(lambda: move(losses, *scalars), losses.device)
 
     def of_step(number: int, of_members: Tensor) -> None:
         for place, value in zip(scalars, optimiser.scalars(number), strict=True):

@@ -25,9 +25,8 @@ from hopscope.models.config import TransformerConfig
 
 from .attention import Attention
 from .chunks import Folded, in_chunks
-from .columns import Columns, Linear
+from .columns import Columns, Linear, Norm
 from .lanes import LANES
-from .norms import Norm
 
 _gelu, _gelu_back = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.grad_input
 _relu, _relu_back = torch.ops.aten.relu.out, torch.ops.aten.threshold_backward.grad_input

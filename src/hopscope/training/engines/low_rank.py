@@ -25,9 +25,8 @@ from hopscope.models.config import TransformerConfig
 from . import deep
 from .attention import Attention
 from .chunks import Folded, in_chunks
-from .columns import Columns, Linear
+from .columns import EPSILON, Columns, Linear
 from .lanes import LANES, Array, compiled, inverse_root, larger, load, spread, store
-from .norms import EPSILON
 
 
 def make(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -5,6 +5,9 @@ and what a head writes are small tables.  A causal row depends on the tokens up 
 batch repeat each other: each different prefix is computed once and counts as often as it occurs.  And rows lie side by
 side as columns, so that what follows attention is a few products of matrices and loops over vectors, with the
 derivatives written out.
+
+Letters of the shapes: m member, n row (a prefix, asked at its last token), in tiles of lanes (i, l), h head, k key, t
+token, d model; a slot r is a readout position.  Arrays of numbers are float32.
 """
 
 import math
@@ -19,14 +22,14 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task
 from hopscope.training.config import Training
 
-from . import shallow_loops as loops
-from .batches import Step, batches
-from .columns import Columns, Linear
-from .lanes import LANES, Array
-from .norms import Norm
+from .attention import softmax
+from .autograd import Step, batches
+from .columns import Columns, Linear, Norm
+from .lanes import LANES, Array, compiled
 
 _rectify_back = torch.ops.aten.threshold_backward.grad_input
 _INNER, _OUTER, _READOUT = "mlp.inner.weight", "mlp.outer.weight", "readout.weight"
+_LN_2 = np.float32(np.log(2.0))
 
 Views = Mapping[str, Tensor]
 """Weights, or the gradients at them, by the names that they have in their layer."""
@@ -176,11 +179,11 @@ class _Rows:
 
     def gather(self, inputs: Array, targets: Array) -> None:
         counts = self._counts.matrix.numpy()
-        loops.gather(inputs, targets, self._asked, *self._prefixes, *self._rows, counts)
+        _gather(inputs, targets, self._asked, *self._prefixes, *self._rows, counts)
 
     def forward(self, own: Views, tables: Sequence[Array]) -> None:
         stream, (first, score, write) = self._stream.matrix.numpy(), tables
-        loops.attend(*self._rows, self._asked, first, score, write, self._pattern, stream)
+        _attend(*self._rows, self._asked, first, score, write, self._pattern, stream)
         self._first.forward(own, self._stream)
         self._linear.forward(own[_INNER], self._first.out, self._hidden)
         self._hidden.matrix.add_(own["mlp.inner.bias"][:, None]).relu_()
@@ -208,4 +211,96 @@ class _Rows:
         # What the first norm gives goes through the MLP, and past it.
         linear.backward(own[_INNER], slopes[_INNER], self._first.out, hidden, back, add=True)
         self._first.backward(own, slopes, back, normed)
-        loops.attend_back(*self._rows, self._asked, write, self._pattern, normed.matrix.numpy(), *tables)
+        _attend_back(*self._rows, self._asked, write, self._pattern, normed.matrix.numpy(), *tables)
+
+
+@compiled
+def _gather(
+    inputs: Array, targets: Array, readout: Array, size: int, counted: int,
+    tokens: Array, slots: Array, counts: Array,
+) -> None:  # fmt: skip
+    # Makes the rows of a batch: one for each different prefix of the first `counted` slots (few enough to be numbered),
+    # then one for each sequence.  inputs [batch, k] are below `size`; targets [batch, r]; readout: position of each
+    # slot.  Overwritten: tokens [n, k], slots [n], and how often each target follows a row, counts [target, n].
+    tokens[:], slots[:], counts[:] = 0, 0, 0.0
+    row = 0
+    for slot in range(len(readout)):
+        seen = readout[slot] + 1
+        known = np.full(size**seen if slot < counted else 0, -1, dtype=np.int64)
+        for b in range(len(inputs)):
+            here, code = row, 0
+            if slot < counted:
+                for key in range(seen):
+                    code = code * size + inputs[b, key]
+                here = known[code] if known[code] >= 0 else row
+                known[code] = here
+            if here == row:
+                row += 1
+                slots[here] = slot
+                for key in range(seen):
+                    tokens[here, key] = inputs[b, key]
+            counts[targets[b, slot], here] += 1.0
+
+
+@compiled
+def _attend(
+    tokens: Array, slots: Array, readout: Array, first: Array, score: Array, write: Array, pattern: Array, stream: Array
+) -> None:  # fmt: skip
+    # What the stream is after attention: pattern [i, h, k, l] and stream [d, n] are overwritten.
+    heads, keys, _, width = write.shape
+    summed = np.empty(width, dtype=np.float32)
+    for n in range(len(slots)):
+        slot = slots[n]
+        last = readout[slot]
+        own = score[:, slot, tokens[n, last]]
+        for h in range(heads):
+            for k in range(keys):
+                seen = own[h, k, tokens[n, k]] if k <= last else np.float32(-np.inf)
+                pattern[n // LANES, h, k, n % LANES] = seen
+    for i in range(len(pattern)):
+        for h in range(heads):
+            softmax(pattern[i, h], keys, keys)
+    for n in range(len(slots)):
+        slot = slots[n]
+        last = readout[slot]
+        asking = tokens[n, last]
+        for d in range(width):
+            summed[d] = first[slot, asking, d]
+        for h in range(heads):
+            for k in range(last + 1):
+                share, there = pattern[n // LANES, h, k, n % LANES], tokens[n, k]
+                for d in range(width):
+                    summed[d] += share * write[h, k, there, d]
+        for d in range(width):
+            stream[d, n] = summed[d]
+
+
+@compiled
+def _attend_back(
+    tokens: Array, slots: Array, readout: Array, write: Array, pattern: Array, back: Array,
+    back_first: Array, back_score: Array, back_write: Array,
+) -> None:  # fmt: skip
+    # From the gradient at the stream, back [d, n], to those at the tables, to which it is added.
+    heads, keys, _, width = write.shape
+    slope, own = np.empty(keys, dtype=np.float32), np.empty(width, dtype=np.float32)
+    for n in range(len(slots)):
+        slot = slots[n]
+        last = readout[slot]
+        asking = tokens[n, last]
+        for d in range(width):
+            own[d] = back[d, n]
+        for d in range(width):
+            back_first[slot, asking, d] += own[d]
+        for h in range(heads):
+            mean = np.float32(0.0)
+            for k in range(last + 1):
+                share, there, total = pattern[n // LANES, h, k, n % LANES], tokens[n, k], np.float32(0.0)
+                for d in range(width):
+                    total += own[d] * write[h, k, there, d]
+                for d in range(width):
+                    back_write[h, k, there, d] += share * own[d]
+                slope[k] = total
+                mean += share * total
+            for k in range(last + 1):
+                share = pattern[n // LANES, h, k, n % LANES]
+                back_score[h, slot, asking, k, tokens[n, k]] += _LN_2 * share * (slope[k] - mean)
