@@ -28,6 +28,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "ledger": ledger.ledger,
     "page": runs.page,
     "permutation-circuits": circuits.permutation_circuits,
+    "quick-shapes": training.quick_shapes,
     "recipe-effects": training.recipe_effects,
     "recipes": training.recipes,
     "rereadings": circuits.rereadings,

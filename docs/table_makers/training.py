@@ -67,6 +67,20 @@ def recipe_effects(run: str) -> str:
     return markdown(["detail", *SHAPES], rows)
 
 
+def quick_shapes(run: str) -> str:
+    """Of each shape of a search: seeds that learned the last step, and the mean work until its loss was under 0.5."""
+    evidence, rows = evidence_of(run), list[tuple[float, list[str]]]()
+    for label in dict.fromkeys(evidence.configurations.values()):
+        losses, work = (evidence.last(each, configuration=label) for each in ("final_loss", "work"))
+        whole = (losses < 0.25).all() and np.isfinite(work).all()
+        words = f"{work.mean():.2f} ({work.min():.2f} to {work.max():.2f})" if whole else "–"
+        learned = f"{(losses < 0.25).sum()} of {len(losses)}"
+        rows.append((work.mean() if whole else np.inf, [label, learned, f"{losses.max():.3f}", words]))
+    rows.sort(key=lambda row: row[0])
+    columns = ["shape", "seeds that learned", "largest final loss", "work: mean (range)"]
+    return markdown(columns, [row for _, row in rows])
+
+
 def _partial_losses(run: str) -> pd.DataFrame:
     """Rows of the held-out loss of each symbol of a chain."""
     table = evidence_of(run).to_pandas()

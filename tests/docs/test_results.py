@@ -14,8 +14,8 @@ from hopscope.runs import RunFolder
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results"
 RUNS = sorted(path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("claims.json"))
-EXAMPLES = {"formation", "khop", "markov", "recall", "reduced"}
-"""Studies that are files in examples/ now, smaller and with claims of their own."""
+EXAMPLES = {"formation", "khop", "last-symbol", "markov", "quick-shapes", "recall", "reduced"}
+"""Studies that are files in examples/; the runs of five are older, larger and with other claims."""
 
 MOST_BYTES, MOST_FILES = 20_000_000, 250
 

@@ -25,7 +25,7 @@ from hopscope.studies.curriculum.study import (
 from hopscope.studies.curriculum.task import Curriculum
 from hopscope.studies.curriculum.wide import MODEL
 from hopscope.tasks import Draws, check_task, draw
-from hopscope.training.config import Training, departures
+from hopscope.training.config import Training
 
 SEEDS = torch.tensor([3, 5])
 
@@ -92,15 +92,6 @@ def test_own_positions_train_and_have_no_exchange():
     own = task(own_positions=True)
     ensemble = train(own, MODEL.model_copy(update={"width": 16}), Training(steps=2, batch_size=7), seeds=2)
     assert len(ensemble) == 2 and own.counterfactuals(ensemble.batch(3)) is None
-
-
-def test_presets_depart_from_their_completion_as_written():
-    for each in study.presets:
-        chosen = study.chosen(each)
-        assert {*departures("gpt2-base", chosen.model, chosen.training)} == {
-            "training.betas",
-            "training.clip_norm",
-        }
 
 
 def test_what_is_read_is_what_taught():

@@ -1,6 +1,6 @@
 """The wide shape of the studies of open questions, what a run lacks of them, and the forms that their claims share.
 
-It starts as GPT-2 does, and makes up for that by a wide stream: chains are learned in under a minute of a core.
+A wide stream with few narrow heads learns chains of two and three steps in under a minute of a core.
 """
 
 import math
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 MODEL = Model(layers=4, heads=4, head_dim=8, width=512, mlp_ratio=0.0)
-TRAINING = Training(
-    steps=400, batch_size=128, betas=(0.9, 0.95), weight_decay=0.1, clip_norm=1.0, evaluate_every=20
-)
+TRAINING = Training(steps=400, batch_size=128, weight_decay=0.1, evaluate_every=20)
 
 SETTLED_STEPS = 4 * TRAINING.steps
 """Training steps by which a loss has settled, also of models that take longer than most."""
@@ -67,9 +65,7 @@ def unsettled(evidence: "Evidence") -> str:
 
 
 open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
-open_study = partial(
-    Study, completion="gpt2-base", model=MODEL, training=TRAINING, seeds=8, page="page.md.j2", held_out=512
-)
+open_study = partial(Study, model=MODEL, training=TRAINING, seeds=8, page="page.md.j2", held_out=512)
 """What claims and studies of open questions have in common."""
 
 

@@ -235,7 +235,6 @@ study = Study(
     name="natural",
     question="how often does natural text ask for one, two and three hops, and does that mixture help to learn two?",
     task=Curriculum(steps=2, position="pair", emphasis="one", padded=True, shares=(0.5, 0.5)),
-    completion="gpt2-base",
     model=MODEL,
     training=TRAINING,
     options=Options(),
