@@ -64,7 +64,7 @@ def paths(context):
     import numpy as np
 
     steps = range(0, STEPS + 1, EVERY)
-    for unit in context.units:
+    for unit in context.run.units:
         context.budget.check()
         at = [context.at(unit, step) for step in steps]
         last, count = at[-1], len(at[-1].members)
@@ -157,6 +157,7 @@ study = hs.Study(
         hs.Configuration(label=ALONE, overrides={"task.targets": "last"}),
     ],
     seeds=8,
+    members_per_unit=8,  # a measure compares members of one unit
     measures=[paths],
     claims=[
         hs.Claim(
