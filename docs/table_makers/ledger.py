@@ -13,13 +13,13 @@ Row = dict[str, Any]
 def ledger() -> str:
     """By claim: verdict about the source, verdict at the run's own scale and n, under each completion.
 
-    Of several runs under one completion the one with the largest n counts, whatever it says; of equal ones the first by
+    Of several runs under one completion the one with the largest n counts, whatever it says; of equal ones the last by
     name.
     """
     largest = dict[str, dict[str, tuple[str, Row]]]()
     for run, claim in committed():
         of_claim, under = largest.setdefault(claim["id"], {}), claim.get("completion") or "own recipe"
-        if under not in of_claim or claim["n"] > of_claim[under][1]["n"]:
+        if under not in of_claim or claim["n"] >= of_claim[under][1]["n"]:
             of_claim[under] = run, claim
     rows = []
     for name in sorted(largest, key=_place):
