@@ -54,6 +54,14 @@ def test_every_shape_is_an_altair_chart_and_is_drawn_with_words_and_data(name, e
         assert (run.path / f"figures/{kept.name}.{kind}").stat().st_size > 20
 
 
+def test_a_group_in_which_something_never_came_has_no_mean(evidence):
+    told = [("quick", 0, 3.0), ("quick", 1, 5.0), ("lucky", 0, 1.0), ("lucky", 1, math.inf)]
+    values = [{"shape": name, "member": at, "seed": at, "value": value} for name, at, value in told]
+    found = shown(bars([], by="shape", name="work", title="work", rows=lambda _: values), evidence)
+    means = {row["group"]: row["value"] for row in data(found.spec) if row["kind"] == "mean"}
+    assert means == {"quick": "4.0"} and "1 never came" in found.caption and "lucky" not in found.alt
+
+
 def test_thin_lines_are_seeds_and_thick_ones_their_mean_without_what_diverged(evidence):
     found = data(shown(ALL["curves"], evidence).spec)
     ends = [row for row in found if row["at"] == str(128 * 7) and row["kind"] == "mean"]

@@ -55,7 +55,8 @@ class Chosen:
         self.several = len(self.labels["panel"]) > 1  # small charts
         columns = dict.fromkeys([*frame, "metric", "member", "seed", "value", "low", "high", "note", "step"])
         values = (frame := frame.reindex(columns=[*columns]))["value"].astype("float64")
-        self.frame = frame.assign(value=values.where(values.abs() != math.inf))
+        never = values.abs() == math.inf
+        self.frame = frame.assign(value=values.mask(never), never=never)
         self.unit = facts.unit_of(" ".join(drawing.metrics), self.frame["value"].dropna())
         same = takewhile(lambda each: len({*each}) == 1, zip(*drawing.metrics, strict=False))
         common = "".join(letter for letter, *_ in same)
@@ -181,12 +182,13 @@ def _curve_rows(chosen: Chosen, frame: pd.DataFrame) -> list[Row]:
 def _summaries(chosen: Chosen) -> list[Row]:
     """A row for each member at its last step, and one for the mean of each place with its interval."""
     rows = list[Row]()
-    for at, own in chosen.final.dropna(subset="value").groupby([*_ROLES], sort=False, dropna=False):
+    for at, every in chosen.final.groupby([*_ROLES], sort=False, dropna=False):
+        own = every.dropna(subset="value")
         place, of_members = dict(zip(_ROLES, at, strict=True)), own["member"].notna().any()
         for row in own.to_dict("records"):  # numbers of the whole run may have intervals of their own
             kept = {name: _short(row[name]) for name in ("value", "low", "high", "seed")}
             rows.append({"kind": "seed" if of_members else "mean", **place, **kept})
-        if of_members:
+        if of_members and not every["never"].any():
             rows.append(_mean(place, chosen.facts.estimate(own.groupby("member")["value"].mean())))
     return rows
 
@@ -366,10 +368,13 @@ def _words(chosen: Chosen) -> tuple[str, str]:
         caption.append("Dashed: floors, which can be had without learning the task.")
     if gone := len(set(chosen.facts.diverged) & set(chosen.frame["member"].dropna())):
         caption.append(f"{gone} diverged and {'is' if gone == 1 else 'are'} in no mean.")
+    if never := int(chosen.final["never"].sum()):
+        caption.append(f"{never} never came: such a group has no mean.")
     roles = [role for role in _ROLES[: -1 if drawing.shape == "bars" else None] if role in drawing.columns]
     order = {label: at for role in roles for at, label in enumerate(chosen.labels[role])}
-    means = chosen.final.groupby(roles or (lambda _: "all"), sort=False)["value"].mean()
-    told = [(at if isinstance(at, tuple) else (at,), float(mean)) for at, mean in means.items()]
+    final = chosen.final.assign(value=chosen.final["value"].mask(chosen.final["never"], math.inf))
+    means = final.groupby(roles or (lambda _: "all"), sort=False)["value"].mean()
+    told = [(at if isinstance(at, tuple) else (at,), mean) for at, mean in means.items() if mean != math.inf]
     told.sort(key=lambda pair: [order.get(each, 0) for each in pair[0]])
     listed = [f"{', '.join(map(str, at))}: {facts.format_number(mean, chosen.unit)}" for at, mean in told]
     more = f"; and {len(listed) - 12} more" if len(listed) > 12 else ""

@@ -241,7 +241,7 @@ class Study(BaseModel, metaclass=OneLine):
         asked = {*map(_short, names)}
         if asked and (given := asked & self._pinned()):
             wanted = f"a field that the configurations of the study {self.name!r} leave open"
-            raise UserError(f"{min(given)}: expected {wanted}, found one that all give; change it there")
+            raise UserError(f"{min(given)}: expected {wanted}, found one that all give; leave it out")
 
     def _pinned(self) -> set[str]:
         grid = [] if self.configurations is None or self.task is None else self.grid()
