@@ -260,6 +260,7 @@ study = Study(
     options=Options(),
     configurations=configurations,
     seeds=2,
+    members_per_unit=2,
     measures=(rises, signatures, least_layers, explorer),
     claims=claims,
     figures=figures,
