@@ -18,7 +18,7 @@ def helped(share):
 ALONE, WHOLE = helped(0.0), helped(1.0)
 
 
-def configurations():
+def configurations(options):
     asked = {
         helped(share): {"task.shares": (share, share, 1.0), "task.emphasis": "subsets"} for share in SHARES
     }
@@ -63,7 +63,7 @@ study = hs.Study(
     training=hs.Training(
         steps=1000, batch_size=64, learning_rate=4e-3, evaluate_every=20, checkpoint_every=1000
     ),
-    configurations=lambda options: configurations(),
+    configurations=configurations,
     seeds=8,
     held_out=512,
     claims=[

@@ -68,12 +68,11 @@ def configurations(options):
     base, changes = SEARCHES[options.search]
     cells = changes if options.search == "check" else {"base": {}, **changes}
     seeds = tuple(range(200, 208)) if options.search == "check" else (100, 101, 102)
-    chosen = list(cells.items())[: options.most]
     grid = []
-    for name, change in chosen:
+    for name, change in list(cells.items())[: options.most]:
         fields = {**base, **change}
         steps = fields["training.steps"] // options.shorter
-        fields |= {f"training.{name}": steps for name in ("steps", "checkpoint_every")}
+        fields |= {"training.steps": steps, "training.checkpoint_every": steps}
         fields["training.warmup_steps"] = min(200, steps // 10)
         grid.append(hs.Configuration(label=name, overrides=fields, seeds=seeds))
     return grid
@@ -97,16 +96,6 @@ def work(context):
         found.append(of_step * float(under[0]) if len(under) else math.inf)
         at_end.append(float(curve.iloc[-1]))
     return {"work": found, "final_loss": at_end}
-
-
-def chosen(evidence):
-    """The shape that the rule takes, and the mean work of all that every seed learns, by label."""
-    found = {}
-    for label in set(evidence.configurations.values()):
-        losses, spent = (evidence.last(each, configuration=label) for each in ("final_loss", "work"))
-        if (losses < 0.25).all() and spent.map(math.isfinite).all():
-            found[label] = float(spent.mean())
-    return min(found, key=found.get, default=None), found
 
 
 study = hs.Study(

@@ -71,8 +71,8 @@ def report(paths: Positional[tuple[Path, ...]], index: bool = False, to: Path | 
     from hopscope import api
     from hopscope.page import page
 
-    file = to or (paths[0] if len(paths) == 1 else Path()) / "index.html"
     if index:
+        file = to or (paths[0] if len(paths) == 1 else Path()) / "index.html"
         text = page.index([run for path in paths for run in runs_in(path)], file.parent)
     else:
         runs = [RunFolder.opened(path) for path in paths]
