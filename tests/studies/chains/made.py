@@ -1,13 +1,14 @@
 """Runs without training: the record of a study, evidence that is made up or committed, its claims, and its page."""
 
 import re
+from dataclasses import replace
 
 from hopscope.claims.judge import judge
 from hopscope.claims.verdict import Ledger
 from hopscope.page.page import write_page
 from hopscope.runs import Evidence, RunFolder
 from hopscope.study import jobs
-from hopscope.study.load import Loaded, load
+from hopscope.study.load import load
 
 OUTCOMES = {"learned": 0.013, "nothing": 0.83}
 
@@ -36,13 +37,12 @@ def asked(job):
     return range(1, fields["steps"] + 1) if fields["targets"] == "ic" else [fields["steps"]]
 
 
-def page_of(tmp_path, name, preset, rows=None, parquet=None, fields=None):
-    """The page of a study's run with these rows (a function of the planned jobs) or this table."""
+def judged(tmp_path, name, preset, rows=None, parquet=None, fields=None):
+    """A run of a study with these rows (a function of the planned jobs) or this table, its study, and its ledger."""
     loaded = load(name)
     study = loaded.study.chosen(preset, fields or {})
-    loaded = Loaded(study, loaded.reference, loaded.file, loaded.text)
     planned = jobs.plan(study)
-    record = jobs.record(loaded, planned, preset)
+    record = jobs.record(loaded := replace(loaded, study=study), planned, preset)
     run = RunFolder.named(tmp_path, name, record["identity"]).create(record)
     if parquet is None:
         Evidence.of(rows(planned), run.members, run.config, run.path).write(run.path / "evidence.parquet")
@@ -51,6 +51,12 @@ def page_of(tmp_path, name, preset, rows=None, parquet=None, fields=None):
     evidence = Evidence.read(run)
     ledger = Ledger(judge(claim, evidence, completion=study.completion) for claim in study.all_claims())
     run.write("claims.json", ledger.to_json())
+    return run, loaded, ledger
+
+
+def page_of(*given, **more):
+    """The page of such a run, and its ledger."""
+    run, loaded, ledger = judged(*given, **more)
     write_page(run, loaded)
     return run.read("report.html").decode(), ledger
 

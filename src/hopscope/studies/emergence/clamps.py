@@ -48,7 +48,9 @@ def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, 
     chosen = _reads(reading)
     if not chosen:
         return
-    start = _before([path for same in chosen.values() for path in same], rows, context.unit.steps[0])
+    first = context.unit.steps[0]
+    before = _before([path for same in chosen.values() for path in same], rows, first)
+    start = first if options.clamp_from == "start" else before
     taken = [each for each, _ in reading.minimal]
     on = Reader(context.ensemble.member(place), context.task, ReaderConfig()).fresh
     runs: dict[str, Sequence[ReplacePattern]] = {LEFT_ALONE: ()}

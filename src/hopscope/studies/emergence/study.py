@@ -1,17 +1,19 @@
 """In which order do heads form, and what needs what (paper, section 9)?  The study as a value."""
 
 from itertools import permutations
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from hopscope.claims import Claim
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits, compared
 from hopscope.studies.chains.recipe import chains_of
-from hopscope.studies.emergence.claims import claims
+from hopscope.studies.emergence import needs
+from hopscope.studies.emergence.claims import claims as claims_of_paper
 from hopscope.studies.emergence.clamps import clamps
 from hopscope.studies.emergence.events import event_figures, orders
 from hopscope.study.study import Configuration, Study
@@ -25,6 +27,7 @@ class Options(ChainOptions):
         crossed: of so many seeds, the initial weights of each are also trained on the samples of each other one.
         clamped: members, from the first, that are trained again with paths clamped (those of them that were read).
         clamp_steps: optimiser steps of these runs.
+        clamp_from: where they begin: at the last checkpoint before the clamped paths formed, or at the start.
     """
 
     # Not among them is the batch: the paper's epochs and its batch size disagree, and both readings are presets.
@@ -37,6 +40,7 @@ class Options(ChainOptions):
     crossed: int = Field(3, ge=0)
     clamped: int = Field(2, ge=0)
     clamp_steps: int = Field(800, ge=1)
+    clamp_from: Literal["formation", "start"] = Field("formation", exclude_if=lambda at: at == "formation")
 
     @model_validator(mode="after")
     def _crosses(self) -> Self:
@@ -56,6 +60,11 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
         crossed = options.configuration(label, init_seed=init, data_seed=data)
         found.append(crossed.model_copy(update={"seeds": (init,)}))
     return found
+
+
+def claims(options: Options) -> list[Claim]:
+    """The paper's, and of members that are trained again from the start also what needs what."""
+    return [*claims_of_paper(options), *(needs.claims() if options.clamp_from == "start" else ())]
 
 
 def figures(options: Options) -> list[charts.Figure]:
@@ -91,6 +100,7 @@ study = Study(
         "laptop": {**QUICK, **_ALONE, "seeds": 4},
         "workstation": {**_FOUR, **_ALONE, "seeds": 8},
         "two-steps": {**_TWO, "seeds": 10, "crossed": 3, "clamped": 2, "clamp_steps": 400, "read_again": 1},
+        "needs": {**_TWO, "seeds": 16, "training_steps": 800, "crossed": 0, "clamped": 16, "clamp_from": "start"},
         "paper": _D,
         "paper-batch-32768": {**_D, "batch_size": 32_768, "crossed": 0, "members_per_unit": 1},
     },
@@ -99,6 +109,7 @@ study = Study(
         "laptop": "two to three min on two quiet cores",
         "workstation": "about 1 h on two quiet cores",
         "two-steps": "about 10 min on two cores",
+        "needs": "about 40 min on two cores by estimate",
         "paper": "20 models of 24 layers; made for a GPU",
         "paper-batch-32768": "8 models of 24 layers at 128 times the batch; made for a GPU",
     },
