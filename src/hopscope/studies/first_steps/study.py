@@ -265,7 +265,7 @@ study = Study(
     claims=claims,
     figures=figures,
     presets={"smoke": {"seeds": 2, "training.steps": 40, "model.width": 64, "layers": (1, 4)}, "laptop": {}},
-    costs={"smoke": "under a minute on two cores", "laptop": "two to three min on two cores"},
+    costs={"smoke": "under a minute on two cores", "laptop": "under two min on two quiet cores"},
     page="page.md.j2",
-    held_out=512,
+    held_out=256,
 )
