@@ -1,8 +1,8 @@
 """formation.py: when do induction heads form?  Two published laws point opposite ways.
 
 Aoyama, Wilcox and Schneider (arXiv 2511.16893): after tokens ∝ √(batch · context).  Musat et al. (arXiv 2511.01033):
-after a time ∝ context².  Here models are small, and contexts are short.  The rate is constant, without warm-up: a schedule
-stretches with the length of the training, which differs between batches, and would change the times that are fitted.
+after a time ∝ context².  Here models are small, and contexts are short.  The rate is constant, without warm-up: a
+schedule stretches with the length of the training, which differs between batches, and would change the fitted times.
 """
 
 import math
