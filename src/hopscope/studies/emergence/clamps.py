@@ -45,12 +45,13 @@ def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, 
 
     member, options = context.members[place], context.options
     reading = reading_of(context, file, member)
-    chosen = _reads(reading)
+    chosen, start = _reads(reading), context.unit.steps[0]
+    if options.clamp_from == "start":
+        chosen = {name: paths for name, paths in chosen.items() if name == "step_1"}
+    else:
+        start = _before([path for same in chosen.values() for path in same], rows, start)
     if not chosen:
         return
-    first = context.unit.steps[0]
-    before = _before([path for same in chosen.values() for path in same], rows, first)
-    start = first if options.clamp_from == "start" else before
     taken = [each for each, _ in reading.minimal]
     on = Reader(context.ensemble.member(place), context.task, ReaderConfig()).fresh
     runs: dict[str, Sequence[ReplacePattern]] = {LEFT_ALONE: ()}
