@@ -16,11 +16,11 @@ def at(time):
 
 
 def made(later, alignment, held, control):
-    """Rows of 16 members: when x₂ fell (by seed), how x₂'s read was aligned, and when it fell with rows held."""
+    """Rows of 24 members: when x₂ fell (by seed), how x₂'s read was aligned, and when it fell with rows held."""
 
     def rows(planned):
         yield from rows_of(planned, "learned")
-        for member in range(16):
+        for member in range(24):
             where = {"member": member, "step": STEPS, "measure": "circuit"}
             for step in (1, 2):
                 own = {**where, "part": f"step_{step}"}
