@@ -67,10 +67,24 @@ study = hs.Study(
     seeds=8,
     held_out=512,
     claims=[
-        claim("L1", "Asked for alone, x₃ is not learned.", ALONE, hs.at_least(PLATEAU), WHOLE),
-        claim("L2", "Help in a tenth of the samples is enough.", helped(0.1), hs.at_most(LEARNED), ALONE),
-        claim("L3", "The symbol before it is help enough.", NEXT, hs.at_most(LEARNED), ALONE),
-        claim("L4", "A model that knows x₁ learns x₃ with no more help.", FIRST, hs.at_most(LEARNED), ALONE),
+        claim("L1", "Asked for alone, x₃ is not learned in 1,000 steps.", ALONE, hs.at_least(PLATEAU), WHOLE),
+        claim(
+            "L2",
+            "Help in a tenth of the samples is enough, within 1,000 steps.",
+            helped(0.1),
+            hs.at_most(LEARNED),
+            ALONE,
+        ),
+        claim(
+            "L3", "The symbol before it is help enough, within 1,000 steps.", NEXT, hs.at_most(LEARNED), ALONE
+        ),
+        claim(
+            "L4",
+            "A model that has learned x₁ learns x₃ alone within 700 more steps.",
+            FIRST,
+            hs.at_most(LEARNED),
+            ALONE,
+        ),
     ],
     figures=[
         hs.figures.sweep("loss_step_3", "share", rows=by_share, title="final held-out loss of x₃"),

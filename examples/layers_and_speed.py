@@ -23,14 +23,16 @@ def steps_until_learned(evidence):
 
 def earlier_with_more_layers(evidence):
     """For each seed and pair of neighbouring depths: the share of the time that the deeper model saves."""
-    times = steps_until_learned(evidence)
+    times, end = steps_until_learned(evidence), float(evidence.curve("loss_step_1").index[-1])
     layers = evidence.to_pandas().groupby("member")["model.layers"].first()
     found, seeds = [], []
     for member, time in times.items():
         for other, earlier in times.items():
             same_seed = evidence.seeds[member] == evidence.seeds[other]
-            if same_seed and layers[other] == layers[member] + 1 and not math.isinf(time + earlier):
-                found.append(1 - earlier / time)
+            if same_seed and layers[other] == layers[member] + 1:
+                # A time that never came is longer than the training; where neither came nothing is known.
+                both_never = math.isinf(time) and math.isinf(earlier)
+                found.append(math.nan if both_never else 1 - earlier / min(time, end))
                 seeds.append(evidence.seeds[member])
     return hs.Samples(found, unit="pair", cluster=seeds, note=f"{len(times)} members measured")
 

@@ -188,7 +188,7 @@ study = hs.Study(
             "a held-out loss of x₂ under 0.5; the controls: along the next seed's, and along all others",
             value=knows("kept"),
             must=MOST,
-            rule="mean",
+            rule="share",
             seeds_needed=16,
             controls={"the next seed's": knows("borrowed"), "all others": knows("without")},
             must_not=MOST,

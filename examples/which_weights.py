@@ -108,7 +108,7 @@ study = hs.Study(
                 "with the group that counts most": hs.at_least(SHARE, unit="fraction"),
                 "with the next": hs.at_most(SHARE, unit="fraction"),
             },
-            rule="mean",
+            rule="share",
             seeds_needed=16,
             at_scale=lacks,
             controls={"GPT-2's start": lambda evidence: learned(evidence, GPT2)},

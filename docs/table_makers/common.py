@@ -37,6 +37,13 @@ def study_of(run: str) -> Study:
     return Study(**{**{name: getattr(study, name) for name in Study.model_fields}, **fields})
 
 
+def completion_of(run: str) -> str | None:
+    """The completion that a committed run names; none where no claim depends on it."""
+    return next(
+        (each["completion"] for each in read_json(f"{run}/claims.json") if each.get("completion")), None
+    )
+
+
 @cache
 def evidence_of(run: str) -> Evidence:
     """The evidence of a committed run; its `config` is what claims and pages may ask for."""

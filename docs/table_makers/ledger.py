@@ -1,48 +1,73 @@
-"""The table of every claim: its verdict in the largest committed run under each completion, and why."""
+"""The table of every claim: its verdict in the run that decides most under each completion, and why."""
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from hopscope.study.load import BUILT_IN, load
 from table_makers.common import RESULTS, markdown, read_json
-from table_makers.runs import HERE
+from table_makers.runs import HERE, judged
 
 Row = dict[str, Any]
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def ledger() -> str:
-    """By claim: verdict about the source, verdict at the run's own scale and n, under each completion.
+    """By claim: verdict about the source by today's rules, verdict at the run's own scale and n, by completion.
 
-    Of several runs under one completion the one with the largest n counts, whatever it says; of equal ones the last by
-    name.
+    Of several runs under one completion the one that tried most readings counts, then one with a verdict about the
+    source, then the one that lacks least of the protocol, then the one with the largest n, whatever it says; of equal
+    ones the last by name.
     """
-    largest = dict[str, dict[str, tuple[str, Row]]]()
-    for run, claim in committed():
-        of_claim, under = largest.setdefault(claim["id"], {}), claim.get("completion") or "own recipe"
-        if under not in of_claim or claim["n"] >= of_claim[under][1]["n"]:
-            of_claim[under] = run, claim
+    chosen = dict[str, dict[str, tuple[str, Row]]]()
+    for run in sorted(file.parent.relative_to(RESULTS).as_posix() for file in RESULTS.rglob("claims.json")):
+        for claim in claims_of(run):
+            of_claim, under = chosen.setdefault(claim["id"], {}), claim.get("completion") or "own recipe"
+            if under not in of_claim or _weight(claim) >= _weight(of_claim[under][1]):
+                of_claim[under] = run, claim
     rows = []
-    for name in sorted(largest, key=_place):
-        of_claim = largest[name]
-        verdicts = [f"{under}: {_verdict(claim)}" for under, (_, claim) in sorted(of_claim.items())]
-        run, claim = max(of_claim.values(), key=lambda each: each[1]["n"])
+    for name in sorted(chosen, key=_place):
+        of_claim = chosen[name]
+        ran = {under: each for under, each in of_claim.items() if each[1]["verdict"] != "not run"} or of_claim
+        verdicts = [f"{under}: {_verdict(claim)}" for under, (_, claim) in sorted(ran.items())]
+        run, claim = max(ran.values(), key=lambda each: _weight(each[1])[2:])
         why = claim.get("words", "–").split("; ")[0]
+        why += " …)" * (why.count("(") > why.count(")"))
         rows.append([name, claim["statement"], "; ".join(verdicts), f"{why} ([{run}](results/{run}))"])
-    return markdown(["claim", "statement", "verdict under each recipe", "why, in the largest run"], rows)
+    return markdown(["claim", "statement", "verdict under each recipe", "why"], rows)
 
 
-def committed() -> Iterator[tuple[str, Row]]:
-    """Every claim that a committed run has judged, with the name of the run."""
-    for file in sorted(RESULTS.rglob("claims.json")):
-        run = file.parent.relative_to(RESULTS).as_posix()
-        yield from (
-            (run, claim) for claim in read_json(f"{run}/claims.json") if claim["verdict"] != "not run"
-        )
+def claims_of(run: str) -> Iterator[Row]:
+    """The claims of a run by today's rules; those of a study that is an example now as they were judged then."""
+    study = read_json(f"{run}/config.json")["study"]
+    if study in BUILT_IN:
+        yield from (each.model_dump(mode="json") for each in judged(run))
+        return
+    file = EXAMPLES / f"{study.replace('-', '_')}.py"
+    today = {claim.id: claim for claim in load(str(file)).study.all_claims()}
+    for claim in read_json(f"{run}/claims.json"):
+        own = today.get(claim["id"])
+        yield {**claim, "statement": own.statement if own else claim["statement"], "withdrawn": own is None}
+
+
+def _weight(claim: Row) -> tuple[bool, int, bool, int, int]:
+    ran, decided = claim["verdict"] != "not run", claim["verdict"] in ("reproduced", "refuted")
+    below = [each for each in claim.get("lacks", ()) if each.startswith("below the protocol's scale")]
+    lacks = sum(each.count(",") + 1 for each in below)
+    return ran, len(claim["readings"]), decided, -lacks, claim["n"]
 
 
 def _verdict(claim: Row) -> str:
+    if claim["verdict"] == "not run":
+        return "not run"
     here = HERE.get((claim.get("here") or {}).get("verdict"))
-    return f"**{claim['verdict']}** ({f'{here} here, ' if here else ''}n {claim['n']})"
+    words = (
+        f"{claim['verdict']} when it was made, *withdrawn*"
+        if claim.get("withdrawn")
+        else f"**{claim['verdict']}**"
+    )
+    return f"{words} ({f'{here} here, ' if here else ''}n {claim['n']})"
 
 
 def _place(name: str) -> tuple[str, int, str]:

@@ -13,20 +13,26 @@ from hopscope.page.story import Story
 from hopscope.page.template import Held, fill
 from hopscope.page.theme import packaged
 from hopscope.page.verdicts import row_of
-from hopscope.study.load import load
-from table_makers.common import estimates, evidence_of, markdown, read_json, study_of
+from hopscope.study.load import BUILT_IN, load
+from table_makers.common import completion_of, estimates, evidence_of, markdown, read_json, study_of
 
 HERE = {"reproduced": "holds", "refuted": "fails", "inconclusive": "open"}
 """Verdict at a run's own scale → the word of pages and ledgers."""
 
 
 def verdicts(run: str) -> str:
-    """Every claim of a run that was run, as it was judged when the run was made."""
+    """Every claim of a run that was run, by today's rules; what it was judged then stands beside where that differs."""
+    then = {claim["id"]: claim for claim in read_json(f"{run}/claims.json")}
+    built_in = read_json(f"{run}/config.json")["study"] in BUILT_IN
     rows = []
-    for claim in (each for each in read_json(f"{run}/claims.json") if each["verdict"] != "not run"):
+    for claim in [each.model_dump(mode="json") for each in judged(run)] if built_in else then.values():
+        before = then.get(claim["id"], claim)["verdict"]
+        if "not run" in (before, claim["verdict"]) and before == claim["verdict"]:
+            continue
         value, here = estimates(claim["value"], claim["interval"]), claim.get("here") or {}
         shown = [claim["id"], claim["statement"], value, str(claim["n"])]
-        rows.append([*shown, HERE.get(here.get("verdict"), "–"), claim["verdict"]])
+        was = "" if before == claim["verdict"] else f" (then {before})"
+        rows.append([*shown, HERE.get(here.get("verdict"), "–"), claim["verdict"] + was])
     columns = ["claim", "statement", "value [95 % interval]", "n", "at this run's own scale", "of the source"]
     return markdown(columns, rows)
 
@@ -35,8 +41,7 @@ def verdicts(run: str) -> str:
 def judged(run: str) -> list[Verdict]:
     """The verdicts of a run by today's rules."""
     study, evidence = study_of(run), evidence_of(run)
-    completion = None if study.task is None else study.completion
-    return [judge(claim, evidence, completion=completion) for claim in study.all_claims()]
+    return [judge(claim, evidence, completion=completion_of(run)) for claim in study.all_claims()]
 
 
 def judged_anew(run: str) -> str:

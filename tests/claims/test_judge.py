@@ -27,6 +27,10 @@ def mean(values, must=HIGH, **fields):
     return measured(values, must, rule="mean", **fields)
 
 
+def share(values, must, **fields):
+    return measured(values, must, rule="share", **fields)
+
+
 def control(values, must=HALF, **fields):
     return measured(GOOD, controls={"shuffled": of(values)}, must_not=must, **fields)
 
@@ -68,9 +72,10 @@ RUNS = [  # how it tries to fool; the run; verdict, verdict here, leaning; what 
     ("a mean carried by an outlier", lambda: mean([3.0] * 9 + [1000.0], at_least(50.0, "steps")), OPEN, OPEN,
      "mixed", ""),
     ("an interval across", lambda: mean([0.8, 1.0] * 4 + [1.0] * 2), OPEN, OPEN, "mixed", "interval"),
-    ("8 of 8 is no share of 75 %", lambda: mean([1.0] * 12, at_least(0.75, "fraction")), OPEN, OPEN, "mixed", "73.5"),
-    ("13 of 13 is one", lambda: mean([1.0] * 13, at_least(0.75, "fraction")), YES, YES, None, ""),
-    ("far above, far below", lambda: mean([0.0, 1.0] * 5, between(0.4, 0.6, "fraction")), OPEN, OPEN, "mixed", ""),
+    ("8 of 8 is no share of 75 %", lambda: share([1.0] * 12, at_least(0.75, "fraction")), OPEN, OPEN, "mixed", "73.5"),
+    ("13 of 13 is one", lambda: share([1.0] * 13, at_least(0.75, "fraction")), YES, YES, None, ""),
+    ("a perfect mean is no share", lambda: mean([1.0] * 12, at_least(0.99, "fraction")), YES, YES, None, "[100 %"),
+    ("far above, far below", lambda: share([0.0, 1.0] * 5, between(0.4, 0.6, "fraction")), OPEN, OPEN, "mixed", ""),
     ("an effect that touches 0", lambda: measured([0.0] * 9 + [0.5], at_least(0.0), rule="effect"), OPEN, OPEN,
      "mixed", ""),
     ("no effect in any seed", lambda: measured([0.0] * 10, at_least(0.0), rule="effect"), OPEN, OPEN, "mixed", ""),
@@ -96,7 +101,7 @@ RUNS = [  # how it tries to fool; the run; verdict, verdict here, leaning; what 
      "may change it"),
     ("half of the members diverged", lambda: measured([1.0] * 10 + [NAN] * 10), OPEN, OPEN, "mixed", "75 %"),
     ("one violates, most are unread", lambda: measured([0.5] + [NAN] * 6), NO, NO, None, "changes nothing"),
-    ("a share with missing ones", lambda: mean([1.0] * 20 + [NAN] * 2, at_least(0.5, "fraction")), YES, YES, None,
+    ("a share with missing ones", lambda: share([1.0] * 20 + [NAN] * 2, at_least(0.5, "fraction")), YES, YES, None,
      "2 of 22"),
     ("unanswered questions", lambda: judged(Samples([1.0] * 75 + [None] * 25, "question", interval=wilson(75, 75)),
      HIGH, rule="mean"), OPEN, OPEN, "agrees", "may change it"),
@@ -104,6 +109,7 @@ RUNS = [  # how it tries to fool; the run; verdict, verdict here, leaning; what 
      interval=wilson(0, 70)), HIGH, rule="mean"), NO, NO, None, "changes nothing"),
     # controls
     ("a control that shows it too", lambda: control([0.97, 0.99] * 5), OPEN, OPEN, "mixed", "shuffled shows it too"),
+    ("a control that may show it", lambda: control([0.2, 0.99] * 5), OPEN, OPEN, "mixed", "shuffled shows it too"),
     ("a control without numbers", lambda: control([NAN] * 10), OPEN, OPEN, "mixed", "was not measured"),
     ("measured where it is good", lambda: control([0.0] * 6 + [NAN] * 4), OPEN, OPEN, "mixed", "was not measured"),
     ("a control that never comes", lambda: control([NEVER] * 10, at_least(500.0)), OPEN, OPEN, "mixed",
@@ -249,6 +255,7 @@ def broken(evidence):
         ({"value": lambda run: None}, "expected numbers, or pairs"),
         ({"value": lambda run: [(1, 2, 3)] * 10}, "expected numbers, or pairs"),
         ({"value": lambda run: [(1, 2)] * 10}, "pairs are for the rule 'effect'"),
+        ({"value": lambda run: [0.0, 0.5] * 5, "rule": "share"}, "0 or 1 for each seed"),
         ({"value": lambda run: {"recall": [1.0] * 10}}, "expected numbers, without parts, found list"),
         ({"value": lambda run: series([1.0] * 2).repeat(5)}, "each once"),
         ({"value": lambda run: pd.Series([1.0], index=[99])}, r"members of the run \(0 to 9\)"),

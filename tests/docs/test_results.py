@@ -20,6 +20,7 @@ EXAMPLES = {"formation", "khop", "last-symbol", "markov", "quick-shapes", "recal
 MOST_BYTES, MOST_FILES = 20_000_000, 250
 
 OPENED = {"verdict": ("refuted", "inconclusive")}
+LAST_SEEN = {"value": ..., "interval": ...}
 CHANGED = {
     # Where one split of the mappings had decided, ten are needed; and nothing is refuted before every reading of the
     # source was tried (docs/protocol_log.md, 2026-11-23 and 2026-11-26).
@@ -31,8 +32,13 @@ CHANGED = {
     "permutation/readings": {"P8": OPENED},
     "permutation/no-positions": dict.fromkeys(("P9b", "P12"), "added"),
     # Circuits that no proof accepts count no longer.
-    "campaign/transformers-abc": {"N14": {"n": (2, 1), "interval": ...}},
+    "campaign/transformers-abc": {"N14": {"n": (2, 1), "interval": ...}, "N17": {"n": (5, 4), **LAST_SEEN}},
     "campaign/transformers-abc-torch-schedule": {"N14": {"n": (6, 5), "interval": ..., "value": ...}},
+    # A seed of which a loss never fell has no rank, and resamples without a slope count (2026-11-28).
+    "circuits/workstation": {"N17": {"verdict": ("reproduced", "inconclusive"), "n": (28, 27), **LAST_SEEN}},
+    "recipes/starts": {"N16": {"verdict": OPENED["verdict"], "n": (4, 1), "interval": ...}},
+    # A model and its steps are no cases of which there are no others.
+    **dict.fromkeys(("depth/laptop", "depth/workstation"), {"N13b": {"interval": ...}}),
 }
 """Run → claim → what its committed verdict and today's rules say; `...`: numbers that follow from another n."""
 
@@ -53,15 +59,14 @@ def near(one, other):
 
 
 def differences(run):
-    from table_makers.common import evidence_of, study_of
+    from table_makers.common import completion_of, evidence_of, study_of
 
     study, evidence = study_of(run), evidence_of(run)
-    completion = None if study.task is None else study.completion
     committed = {each["id"]: each for each in json.loads((RESULTS / run / "claims.json").read_text())}
     found = {}
     for claim in study.all_claims():
         now, then = (
-            judge(claim, evidence, completion=completion).model_dump(mode="json"),
+            judge(claim, evidence, completion=completion_of(run)).model_dump(mode="json"),
             committed.pop(claim.id, None),
         )
         if then is None:

@@ -11,7 +11,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 
 Interval = tuple[float, float]
-Rule = Literal["always", "mean", "effect"]
+Rule = Literal["always", "mean", "share", "effect"]
 Function = Callable[[Any], Any]
 COMPLETIONS = ("gpt2-base", "gpt2-schedule", "torch-base", "torch-schedule")
 """Registered ways to complete a recipe that its source does not give whole (docs/protocols.md, Revision 3)."""
@@ -163,8 +163,9 @@ class Claim(Config):
         value: function of the evidence that gives a series over members, a number for each member, `Samples`, or a
             mapping from the parts of `must` to these.
         must, need: a criterion, or part → criterion; of parts all must hold, or any, or they must agree.
-        rule: `always` (every value), `mean` (95 % interval of the mean), `effect` (of a difference or of the
-            correlation of pairs, which must also exclude 0); or part → rule.
+        rule: `always` (every value), `mean` (95 % interval of the mean), `share` (exact interval of the share of ones
+            among values of 0 and 1), `effect` (of a difference or of the correlation of pairs, which must also exclude
+            0); or part → rule.
         source_n, seeds_needed: models of the source, and seeds that a verdict needs; `always` needs as many as both.
         at_scale, untried: functions of the evidence that say what the run lacks of the protocol (it then decides
             nothing), and by which readings no model was trained (nothing is then refuted), or give `""`.

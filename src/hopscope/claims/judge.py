@@ -199,7 +199,7 @@ def _control(claim: Claim, name: str, function: Function, evidence: Any) -> Judg
         few = judged.n < LEAST_SHARE * len(samples.values)
         # Times that never came have no mean; they show it if they do one by one.  A constant correlates with nothing.
         one_by_one = samples.values[~np.isnan(samples.values)] if not paired else [math.nan]
-        numbers: Any = judged.interval or (one_by_one if judged.value is None else [judged.value])
+        numbers: Any = one_by_one if judged.value is None else [judged.value]
         unsaid = judged.verdict == "not run" or few or (paired and never)
         shows.append("not run" if unsaid else "reproduced" if must.holds(*numbers) else "refuted")
         parts[part] = judged
@@ -286,8 +286,11 @@ def _samples(claim: Claim, what: str, part: str, found: Any, evidence: Any) -> S
         raise _refused(claim, what, expected, f"{n} of them")
     if len({*members} & {*own}) < len(own):
         raise _refused(claim, what, f"members of the run ({members[0]} to {members[-1]}), each once", own)
-    if found.values.ndim == 2 and rules.get(part, next(iter(rules.values()))) != "effect":
+    rule = rules.get(part, next(iter(rules.values())))
+    if found.values.ndim == 2 and rule != "effect":
         raise _refused(claim, what, "numbers, because pairs are for the rule 'effect'", found.values)
+    if rule == "share" and not {*found.values[~np.isnan(found.values)]} <= {0.0, 1.0}:
+        raise _refused(claim, what, "0 or 1 for each seed, because the rule is 'share'", found.values)
     return found
 
 

@@ -77,9 +77,11 @@ class _Part:
         self.holding = 0 if self.paired else sum(map(must.holds, self.values))
         every, some = self.holding == len(self.values), self.holding or self.paired
         self.leaning: Leaning = "agrees" if every else "mixed" if some else "disagrees"  # one by one
-        # The mean is a share: of seeds, or where the claim has an interval of its own, of cases or questions.
-        fits = rule == "mean" if samples.interval is None else samples.unit in ("case", "question")
-        self.share = fits and must.unit == "fraction" and {*self.values.flat} <= {0.0, 1.0}
+        # An interval of the claim's own, of cases or questions that hold or do not, is that of a share as well.
+        own = (
+            samples.interval is not None and samples.unit in ("case", "question") and must.unit == "fraction"
+        )
+        self.share = rule == "share" or (own and {*self.values.flat} <= {0.0, 1.0})
 
     def always(self) -> _Found:
         values, unit, k = self.values, self.samples.unit, len({*self.groups})

@@ -85,8 +85,8 @@ def _of(value: Any, part: str) -> Any:
 
 def _listed(values: Iterable[Any], verdict: "Verdict", part: str) -> str:
     criterion = Criterion.of_json(_of(verdict.threshold, part))
-    pairs = [[] if each is None else each if isinstance(each, list) else [each] for each in values]
-    texts = [criterion.show(*map(float, each)) or "–" for each in pairs]
+    pairs = [each if isinstance(each, list) else [each] for each in values]
+    texts = [criterion.show(*(float(one) for one in each if one is not None)) or "–" for each in pairs]
     if len(texts) > _MOST:
         texts = [f"{count} × {text}" for text, count in Counter(texts).most_common(_MOST)]
     return "  ".join(texts)

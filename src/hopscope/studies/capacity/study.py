@@ -169,7 +169,7 @@ def claims(options: Options) -> Iterator[Claim]:
         **wide.shares(
             (kept, wide.MOST), (drawn, wide.FEW), controls={"the solution's shape, drawn": (DRAWN, STEPS)}
         ),
-        rule="mean",
+        rule="share",
     )
     few, names = [layers for layers in options.layers if layers < EXACT], variants(options)
     if shallow := wide.cells_of(names, few, STEPS):
@@ -180,7 +180,7 @@ def claims(options: Options) -> Iterator[Claim]:
             protocol="share of models that learned x₂ with fewer layers than the model of information flow "
             "allows, every seed of every variant; the control is each variant at the largest depth",
             **wide.shares((shallow, wide.NONE)),
-            at_scale=wide.unsettled,
+            at_scale=partial(wide.unsettled, shallow),
             controls={"the deepest": learned_in(dict(zip(shallow, deepest, strict=True)))},
             must_not=wide.NONE,
         )

@@ -139,7 +139,7 @@ def claims(options: Options) -> Iterator[Claim]:
         if isinstance(fields.get("targets"), tuple) and "schedule" not in fields
     }
     claim = partial(wide.open_claim, source="summary of the paper, next check 1")
-    learns = partial(claim, rule="mean")
+    learns = partial(claim, rule="share")
     asked_alone = cells(ALONE, "asked for {1} alone")
     yield learns(
         id="S1a",

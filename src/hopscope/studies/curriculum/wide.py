@@ -57,11 +57,15 @@ def smaller_scale(evidence: "Evidence", steps: int = TRAINING.steps) -> str:
     return smaller_than(evidence, steps, MODEL.width)
 
 
-def unsettled(evidence: "Evidence") -> str:
-    """What a run lacks to say that something is *not* learned: a loss that has settled."""
+def unsettled(cells: Cells, evidence: "Evidence", more: str = "") -> str:
+    """What a run lacks to say that no model of some cells learns: a loss that has settled, and more.
+
+    Nothing of that where one did learn.
+    """
     steps = asked_for(evidence, "training.steps")
     early = f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss" if steps < SETTLED_STEPS else ""
-    return ", ".join(filter(None, [smaller_scale(evidence), early]))
+    one_did = any((each.values == 1.0).any() for each in learned_in(cells)(evidence).values())
+    return ", ".join(filter(None, [smaller_scale(evidence), *([] if one_did else [early, more])]))
 
 
 open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
@@ -85,13 +89,19 @@ def shares(*groups: tuple[Cells, Criterion], controls: Cells | None = None) -> d
     return {**found, "controls": shown, "must_not": groups[0][1]}
 
 
-def saved(plain: Mapping[int, float], other: Mapping[int, float], most: float) -> Samples:
-    """By seed, how much less the other took; what never came took `most`, and where neither came nothing is known."""
-    values = [
-        math.nan if math.isinf(one) and math.isinf(other[seed]) else min(one, most) - min(other[seed], most)
-        for seed, one in plain.items()
-    ]
-    return Samples(values, unit="seed")
+def saved(plain: Mapping[int, float], other: Mapping[int, float], most: float, enough: float) -> Samples:
+    """By seed, how much less the other took.
+
+    What never came took `most` at least.  So a number is a bound: it counts where that says whether `enough` was saved.
+    """
+
+    def of_seed(one: float, of_other: float) -> float:
+        found = min(one, most) - min(of_other, most)
+        least, greatest = not math.isinf(of_other), not math.isinf(one)  # which bounds it is
+        known = (least and greatest) or (least and found >= enough) or (greatest and found < enough)
+        return found if known else math.nan
+
+    return Samples([of_seed(one, other[seed]) for seed, one in plain.items()], unit="seed")
 
 
 # Variants at several depths.

@@ -128,7 +128,8 @@ def claims(options: Options) -> list[Claim]:
             protocol="final partial loss of every step, in every model that has fewer layers than its exact minimum: "
             "at least 0.25",
             kind="general", must=at_least(values.OWN_LEARNED), must_not=at_least(values.OWN_LEARNED),
-            at_scale=partial(values.lacks_of_depths, options),
+            seeds_needed=values.PAPER_SEEDS,
+            at_scale=partial(values.lacks_of_depths, options, settled=True),
         ),
         claim(
             "N15", partial(values.losses_without_curriculum, whole=False), curriculum,

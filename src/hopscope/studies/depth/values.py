@@ -41,6 +41,9 @@ THEORY_STEPS = 64
 GROWTH = ("layers from one step to the next", "layers from first to last")
 """Parts of R2."""
 
+SETTLED_STEPS = 4_000
+"""Training steps by which a loss has settled: four times those of the quick shape."""
+
 MOST_STEPS, OWN_LEARNED, DEPTH = 3, 0.25, 8
 """Of N13, the steps whose minimum is to be reached, and the loss under which one counts; of N11, the layers."""
 
@@ -155,7 +158,7 @@ def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
     """What a run lacks for N15, in words."""
     if not options.layers_last:
         return ""
-    words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3)
+    words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3) + unsettled(options)
     return ", ".join(words + seeds_lacking(options, evidence, "non-IC"))
 
 
@@ -365,20 +368,27 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
 def losses_below_minimum(options: Options, evidence: "Evidence") -> Samples:
     """Final partial loss of every step that a model has too few layers for, by the exact minimum (N13)."""
     found, least = models(options, evidence, "IC"), options.exact(options.steps)
-    cases = [
-        (seed, loss)
-        for step, layers in least.items()
-        if len(found)
-        for seed, loss in found.loc[found["layers"] < layers, ["seed", f"step_{step}"]].to_numpy()
-    ]
-    return Samples([loss for _, loss in cases], unit="case", cluster=[seed for seed, _ in cases])
+    values, seeds, error = list[float](), list[int](), list[float]()
+    for step, layers in least.items() if len(found) else ():
+        few, part = found[found["layers"] < layers], f"step_{step}"
+        values += few[part].tolist()
+        seeds += few["seed"].tolist()
+        error += errors(options, evidence, few, part)
+    return Samples(values, unit="pair", cluster=seeds, error=error)
 
 
-def lacks_of_depths(options: Options, evidence: "Evidence") -> str:
-    """What a run lacks for N13, in words."""
+def unsettled(options: Options) -> list[str]:
+    """What is lacking to say that something is *not* learned, in words."""
+    steps = options.training_steps
+    return [f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss"] * (steps < SETTLED_STEPS)
+
+
+def lacks_of_depths(options: Options, evidence: "Evidence", settled: bool = False) -> str:
+    """What a run lacks for N13, in words; to find nothing, also a `settled` loss."""
     needed = max(options.exact(min(MOST_STEPS, options.steps)).values())
     absent = [str(n) for n in range(1, needed + 1) if n not in options.layers]
     words = [f"D {options.steps}, not {MOST_STEPS} or more"] * (options.steps < MOST_STEPS)
+    words += unsettled(options) if settled else []
     words += seeds_lacking(options, evidence, "IC")
     return ", ".join(words + [f"no models of {', '.join(absent)} layers"] * bool(absent))
 
