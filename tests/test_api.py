@@ -120,7 +120,7 @@ def test_what_another_run_of_the_study_has_trained_is_not_trained_again(tmp_path
 
 def test_training_without_a_run():
     of = study()
-    ensemble = hs.train(of.task, of.model, of.training, seeds=2)
+    ensemble = hs.train(of.task, of.model, of.training, seeds=2, device="auto")
     assert len(ensemble) == 2 and ensemble.step == 40
     bare = hs.train(of.task, of.model, of.training, seeds=2, completion="gpt2-base")
     assert not torch.equal(bare.readout.weight, ensemble.readout.weight)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Ledger
 from hopscope.claims.judge import judge
 from hopscope.errors import UserError
+from hopscope.execute.local import ThisMachine
 from hopscope.execute.places import place_of
 from hopscope.execute.pool import Listener, train_all
 from hopscope.runs import Evidence, Member, RunFolder
@@ -166,12 +167,13 @@ def train(
     """Train members in this process, without a run folder.
 
     `task`, `model`, `training` and `completion` are as in a study; `seeds`: how many, or which.  A member that diverged
-    keeps its weights from before.  `UserError`: the model does not fit the task, or there is no such completion.
+    keeps its weights from before.  `UserError`: the model does not fit the task, or there is no such completion or
+    device.
     """
     from hopscope.training.train import train as trained
 
     whole: Any = Study(name="train", task=task, completion=completion, model=model, training=training)
-    return trained(task, whole.model, whole.training, seeds, device=device)
+    return trained(task, whole.model, whole.training, seeds, device=ThisMachine().device(device))
 
 
 class Run:
@@ -222,7 +224,7 @@ class Run:
         if len({member.configuration for member in chosen}) > 1:
             import pandas as pd
 
-            given = pd.DataFrame([member.overrides for member in chosen]).astype(str)
+            given = pd.DataFrame([member.overrides for member in chosen], dtype=object).map(str)
             differ = [
                 f"{name}: {', '.join(each.unique())}" for name, each in given.items() if each.nunique() > 1
             ]
@@ -256,7 +258,8 @@ class Run:
 
     def _known(self, number: int) -> Member:
         if not 0 <= number < len(self.members):
-            raise UserError(f"member: expected one of 0 to {len(self.members) - 1}, found {number}")
+            known = f"one of 0 to {len(self.members) - 1}" if self.members else "none, as nothing was trained"
+            raise UserError(f"member: expected {known}, found {number}")
         return self.members[number]
 
     def _together(self, members: Sequence[Member], step: int | None) -> "Transformer":

@@ -1,14 +1,19 @@
 """The command line: exit status, one line for what a user can mend, and what commands print."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import hopscope
 from hopscope.cli import COMMANDS, main
+from hopscope.errors import UserError
+from hopscope.runs import RunFolder
 
 STUDY = '''
 import hopscope as hs
@@ -74,6 +79,8 @@ def test_every_command_has_help(capsys, command):
         (["claims", ""], "PATH"),
         (["report"], "expected at least one PATH"),
         (["new", "study", "Über"], "name: expected small letters"),
+        (["new", "study", "copy"], "name: expected one that Python does not know"),
+        (["new", "study", "class"], "name: expected one that Python does not know"),
         (["bench", "--suite", "none"], "suite: expected one of"),
     ],
 )
@@ -171,3 +178,102 @@ def test_a_flag_may_leave_out_the_part_of_the_study_that_it_is_of(name, words, f
     from hopscope.study.load import load
 
     assert read_options(load(name), words, name)[1] == fields
+
+
+def test_what_is_given_counts_although_it_is_the_default(folder):
+    from hopscope.cli.run import read_options
+    from hopscope.study.load import load
+
+    words = ["--training.steps", "20", "--training.warmup-steps", "6"]  # a tenth of the 60 steps of the study
+    given = read_options(load(str(folder / "tiny.py")), words, "tiny")[1]
+    assert given == {"training.steps": 20, "training.warmup_steps": 6}
+
+
+ODD = """
+import math
+
+import numpy as np
+from pydantic import BaseModel
+
+import hopscope as hs
+from tiny import Copy, study as plain
+
+
+class Odd(Copy):
+    def floors(self):
+        return {"loss": {"a guess": np.float32(1.6)}}
+
+
+class Inner(BaseModel, frozen=True):
+    p: int = 1
+
+
+class Options(BaseModel, frozen=True):
+    run: int = 1
+    n: Inner = Inner()
+
+
+@hs.measure
+def mine(context):
+    return {"loss": [0.5] * len(context.members)}
+
+
+fields = {name: getattr(plain, name) for name in ("model", "training", "question")}
+study = hs.Study(name="odd", task=Odd(), options=Options(), measures=[mine], seeds=1, **fields)
+"""
+
+
+def test_names_and_numbers_of_a_user_are_no_fault_of_the_library(capsys, folder):
+    (folder / "odd.py").write_text(ODD, encoding="utf-8")
+    command = [
+        "run",
+        folder / "odd.py",
+        "--out",
+        folder / "odd",
+        "--training.steps",
+        "10",
+        "--training.batch-size",
+        "2",
+    ]
+    status, out, err = called(capsys, *command, "--run", "3", "--n.p", "5")
+    assert status == 0, err
+    config = json.loads((Path(out.splitlines()[-1]) / "config.json").read_text())
+    assert config["identity"]["options"] == {"run": 3, "n": {"p": 5}}
+
+
+def test_a_url_is_where_a_copy_is_kept(capsys, folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    words = ["--preset", "smoke", "--seeds", "1", "--model.layers", "1", "--out", f"file://{tmp_path}/mirror"]
+    status, _, err = called(capsys, "run", folder / "tiny.py", *words)
+    assert status == 0 and "a copy is kept at" in err and list((tmp_path / "mirror").rglob("report.html")), (
+        err
+    )
+
+
+def test_a_copied_study_is_trained_from_the_file_that_is_given(capsys, folder):
+    words = ["--preset", "smoke", "--seeds", "1", "--model.layers", "1", "--out", folder / "copied"]
+    first, second = folder / "first.py", folder / "second.py"
+    first.write_text(STUDY, encoding="utf-8")
+    assert called(capsys, "run", first, *words)[0] == 0
+    second.write_text(
+        STUDY.replace("figures=[", "measures=[hs.measures.by_readout], figures=["), encoding="utf-8"
+    )
+    first.unlink()
+    status, out, err = called(capsys, "run", second, *words)
+    assert status == 0, err
+    assert "loss_at" in hopscope.open_run(out.splitlines()[-1]).evidence
+
+
+def test_a_run_that_has_not_ended_says_so(capsys, folder):
+    words = ["--preset", "smoke", "--seeds", "2", "--model.layers", "1", "--out", folder / "begun"]
+    path = Path(called(capsys, "run", folder / "tiny.py", *words)[1].splitlines()[-1])
+    assert "(0, 1, 2, 4, 8, 16, 20), found 3" in refused(capsys, "circuit", path, "--checkpoint", "3")
+    for name in ("manifest.json", "claims.json"):
+        (path / name).unlink()
+    unit = RunFolder(path).units[1]
+    shutil.rmtree(unit.path)
+    assert "(none yet)" in refused(capsys, "circuit", path, "--member", "1")
+    status, out, _ = called(capsys, "claims", path)
+    assert status == 0 and "not finished: run the same study again" in out
+    with pytest.raises(UserError, match="expected a finished run"):
+        hopscope.open_run(path).claims  # noqa: B018

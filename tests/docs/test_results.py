@@ -38,7 +38,8 @@ CHANGED = {
     "circuits/workstation": {"N17": {"verdict": ("reproduced", "inconclusive"), "n": (28, 27), **LAST_SEEN}},
     "recipes/starts": {"N16": {"verdict": OPENED["verdict"], "n": (4, 1), "interval": ...}},
     # A model and its steps are no cases of which there are no others.
-    **dict.fromkeys(("depth/laptop", "depth/workstation"), {"N13b": {"interval": ...}}),
+    "depth/laptop": {"N13b": {"interval": ...}},
+    "depth/workstation": {"N13b": {"interval": ...}},
 }
 """Run → claim → what its committed verdict and today's rules say; `...`: numbers that follow from another n."""
 

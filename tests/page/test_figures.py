@@ -135,6 +135,8 @@ def test_what_has_no_name_is_no_figure(given):
         named([given])
     with pytest.raises(UserError, match="expected a name of letters"):
         Figure("../up", lambda table: None)
+    with pytest.raises(UserError, match="no field 'titel'; did you mean 'title'"):
+        curves("loss", titel="Loss")
 
 
 def test_files_that_stand_are_left_alone_and_altered_ones_are_refused(make, evidence):

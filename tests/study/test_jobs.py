@@ -138,7 +138,7 @@ def test_a_run_is_found_by_its_file_whose_task_must_be_the_same(tmp_path, folder
     assert identity(of_run(run).study) == run.config["identity"]
     path.write_text(text.replace("1.0", "2.0"), encoding="utf-8")
     with pytest.raises(
-        UserError, match=r"expected the task that the run was made with .source .*restore the file"
+        UserError, match=r"expected the study that the run was made with, its task .source .*restore the file"
     ):
         of_run(run)
     path.write_text(

@@ -1,8 +1,11 @@
 """`hopscope studies`, `hopscope new` and `hopscope bench`."""
 
+import keyword
 import re
+import shlex
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -65,6 +68,8 @@ def new(kind: Positional[Literal["study"]], name: Positional[str], to: Path = Pa
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         wanted = "small letters, digits and underscores, a letter first"
         raise UserError(f"name: expected {wanted}, found {name!r}")
+    if keyword.iskeyword(name) or (find_spec(name) is not None and not (to / f"{name}.py").exists()):
+        raise UserError(f"name: expected one that Python does not know as a word or a module, found {name!r}")
     files = {
         f"{name}.py": "study.py.j2",
         f"{name}.md.j2": "page.md.j2",
@@ -82,7 +87,7 @@ def new(kind: Positional[Literal["study"]], name: Positional[str], to: Path = Pa
         text = environment.get_template(template).render(name=name, task=task)
         write_atomic(to / file, text.encode())
         print(to / file)
-    print(f"next: hopscope run {to / name}.py --preset smoke")
+    print(f"next: hopscope run {shlex.quote(f'{to / name}.py')} --preset smoke")
 
 
 def bench(suite: str = "speed", model: str | None = None, rounds: int = 11, out: Path | None = None) -> None:

@@ -45,10 +45,10 @@ def claims(
         if json:
             where = {"run": str(run.path)} if len(runs) > 1 else {}
             entries += [{**each.to_json(), **where} for each in ledger or ()]
-        elif listing or ledger is not None:
+        else:
             print(f"{run.path.parent.name} {run.path}")
-            text = ledger.text(long=long, width=screen.width) if ledger is not None else ""
-            screen.print(f"  {outcome}" if listing else text, markup=False)
+            text = f"  {outcome}" if listing or ledger is None else ledger.text(long=long, width=screen.width)
+            screen.print(text, markup=False)
     if json and (entries or fault is None):
         print(dumps(entries, indent=1, ensure_ascii=False))
     if fault is not None:

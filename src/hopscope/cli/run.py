@@ -3,12 +3,12 @@
 import argparse
 import dataclasses
 import math
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -25,6 +25,7 @@ from hopscope.study.load import Loaded, load, studies
 from hopscope.study.study import Flag, Study
 
 _BETWEEN = 30.0  # seconds between two lines that do not go to a terminal
+_OWN = "of_the_command"  # where its own options stand among the fields of a study
 
 
 @dataclasses.dataclass
@@ -33,7 +34,7 @@ class RunOptions:
 
     preset: str | None = None
     """Named fields to start from (default: laptop where the study has it, else as it is written)."""
-    out: Path = Path("runs")
+    out: str = "runs"
     """Root folder of the runs; with a URL (s3://…) a copy is kept there, and the work is done in a local folder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on."""
@@ -59,14 +60,15 @@ def run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0].startswith("-"):
         raise UserError(f"study: expected one of {names}, or a file such as study.py, found none; {usage}")
     loaded = load(arguments[0])
-    options, fields = read_options(loaded, arguments[1:], arguments[0])
+    with loaded.naming():
+        options, fields = read_options(loaded, arguments[1:], arguments[0])
     from hopscope import api
 
     with Bar() as bar:
         found = api.run(arguments[0], **vars(options), fields=fields, listen=bar.hear, say=say)
     if found.claims:
         console().print(found.claims.text(), markup=False)
-        print(f"why: hopscope claims {found.path} --long")
+        print(f"why: hopscope claims {shlex.quote(str(found.path))} --long")
     print(f"report: {found.path / 'report.html'}")
     sys.stdout.flush()
     print(found.path)
@@ -91,17 +93,22 @@ def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple
     words = [_whole(each, study) for each in arguments]
     _check_flags(words, {flag.name: flag for flag in flags}, study)
     parsed = parse(kind, words, f"run {called}", f"{study.name}: {study.question}")
+    # What was given counts also where it is the default: another flag may move that.
+    given = {
+        each.removeprefix("--").partition("=")[0].replace("-", "_") for each in words if each.startswith("--")
+    }
     for flag in flags:
         section, _, field = flag.name.rpartition(".")
         value = getattr(getattr(parsed, section) if section else parsed, field)
-        if value != flag.default and not (isinstance(value, tuple) and value == tuple(flag.default or ())):
+        same = value == flag.default or (isinstance(value, tuple) and value == tuple(flag.default or ()))
+        if flag.name in given or not same:
             plain[flag.name] = value
-    return parsed.run, plain
+    return getattr(parsed, _OWN), plain
 
 
 def _command(flags: Sequence[Flag], options: RunOptions) -> type[Any]:
     # A dataclass of run options and all flags, those of a section in one of its own.
-    fields: list[Any] = [("run", Annotated[RunOptions, tyro.conf.arg(name="")], _default(options))]
+    fields: list[Any] = [(_OWN, Annotated[RunOptions, tyro.conf.arg(name="")], _default(options))]
     sections: dict[str, list[Any]] = {}
     for flag in flags:
         section, _, name = flag.name.rpartition(".")
@@ -145,7 +152,7 @@ def _check_flags(arguments: Sequence[str], flags: Mapping[str, Flag], study: Stu
     """Tell a flag that does not exist, or a switch with a value, as the study tells it: by a `UserError`."""
     for argument, following in pairwise([*arguments, ""]):
         name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
-        if not argument.startswith("--") or "." not in name:
+        if not argument.startswith("--") or "." not in name or name.partition(".")[0] in flags:
             continue
         if name not in flags and ".".join(part.removeprefix("no_") for part in name.split(".")) not in flags:
             study.check_open([name])

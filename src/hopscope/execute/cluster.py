@@ -28,6 +28,7 @@ class Cluster(ABC):
     """A place beyond this machine, with a folder for the messages of one command's workers; `kept` if a job failed."""
 
     pause = 0.5
+    study: str | None = None
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -80,7 +81,12 @@ class RemoteWorker:
     def __init__(self, cluster: Cluster, unit: UnitFolder, until: float | None):
         self.unit, self._cluster, self._read = unit, cluster, 0
         self._path = cluster.folder(unit) / f"{unit.name}.jsonl"
-        given = {"run": str(unit.run_path.resolve()), "unit": unit.name, "until": until}
+        given = {
+            "run": str(unit.run_path.resolve()),
+            "unit": unit.name,
+            "study": cluster.study,
+            "until": until,
+        }
         self._given = json.dumps({**given, "messages": str(self._path), "like": installed()})
         self.deaths, self.furthest = 0, -1  # jobs that died one after another, and their last checkpoint
         self.submit()

@@ -23,8 +23,8 @@ class ThisMachine:
 
     pause = 0.1
 
-    def __init__(self) -> None:
-        self._started = list[_Process]()
+    def __init__(self, study: str | None = None) -> None:
+        self._started, self._study = list[_Process](), study
 
     def device(self, asked: str) -> str:
         """See `Place`."""
@@ -52,7 +52,7 @@ class ThisMachine:
         self._started = [each for each in self._started if each.process.poll() is None]
         busy = [each.gpu for each in self._started]
         gpu = min(self._gpus, key=busy.count) if self._gpus else None
-        self._started.append(_Process(unit, until, gpu))
+        self._started.append(_Process(unit, self._study, until, gpu))
         return self._started[-1]
 
 
@@ -88,9 +88,15 @@ def _visible_gpus() -> list[str]:
 class _Process:
     """A worker on this machine.  Its one pipe has its messages, and what a study or a library prints besides."""
 
-    def __init__(self, unit: UnitFolder, until: float | None, gpu: str | None):
+    def __init__(self, unit: UnitFolder, study: str | None, until: float | None, gpu: str | None):
         self.unit, self.gpu = unit, gpu
-        given = {"run": str(unit.run_path), "unit": unit.name, "parent": os.getpid(), "until": until}
+        given = {
+            "run": str(unit.run_path),
+            "unit": unit.name,
+            "study": study,
+            "until": until,
+            "parent": os.getpid(),
+        }
         own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
         command, out = [sys.executable, "-m", "hopscope.execute.worker", json.dumps(given)], subprocess.PIPE
         self.process = subprocess.Popen(

@@ -25,7 +25,7 @@ def place_of(
     if executor == "local":
         if address is not None:
             raise UserError(f"address: expected one with --executor ray or slurm, found {address!r} without")
-        yield ThisMachine()
+        yield ThisMachine(loaded.reference)
         return
     if loaded.reference is None:
         wanted = f"a study of a file or a package for {executor}, because other machines must load it"
@@ -35,9 +35,11 @@ def place_of(
         from hopscope.execute.ray import connected
 
         with connected(address, say) as cluster:
+            cluster.study = loaded.reference
             yield cluster
     else:
         from hopscope.execute.slurm import submitting
 
-        with submitting(address) as jobs:
-            yield jobs
+        with submitting(address) as cluster:
+            cluster.study = loaded.reference
+            yield cluster

@@ -22,7 +22,7 @@ from typing import Any
 
 from hopscope.errors import HopscopeError, UserError
 from hopscope.runs import RunFolder, UnitFolder
-from hopscope.study.load import Loaded
+from hopscope.study.load import Loaded, load
 
 Say = Callable[[Mapping[str, Any]], object]
 """Takes a message; its `kind` is `progress`, `phase`, `warning`, `error`, `begun` or `finished`."""
@@ -66,9 +66,9 @@ def installed() -> dict[str, str]:
 def main(given: str) -> int:
     """Run one unit, and return the exit status; a cluster calls this in a process of its own.
 
-    `given` is JSON: `run` and `unit`; and maybe `until` (a time in seconds since 1970), `parent` (the process with
-    which this one ends), `messages` (file for messages, in place of standard output), `like` (versions that must be
-    installed).
+    `given` is JSON: `run` and `unit`; and maybe `study` (a reference, by default that of the run's record), `until` (a
+    time in seconds since 1970), `parent` (the process with which this one ends), `messages` (file for messages, in
+    place of standard output), `like` (versions that must be installed).
     """
     asked = json.loads(given)
     parent, messages, until = (asked.get(name) for name in ("parent", "messages", "until"))
@@ -87,13 +87,14 @@ def main(given: str) -> int:
         _check_like(asked.get("like", {}))
         import torch
 
-        from hopscope.study.jobs import of_run
+        from hopscope.study.jobs import fitted, of_run
         from hopscope.training.train import TimeBudget
 
         torch.set_num_threads(1)  # before the study's file is loaded: it may start torch's threads
         budget = TimeBudget(None if until is None else max(0.0, until - time.time()))
         run = RunFolder.opened(asked["run"])
-        work(run.unit(asked["unit"]), of_run(run), budget, say)
+        loaded = fitted(load(study), run) if (study := asked.get("study")) else of_run(run)
+        work(run.unit(asked["unit"]), loaded, budget, say)
         say({"kind": "finished"})  # the status does not tell: a call of exit ends a process with 0 as well
         return 0
     except HopscopeError as error:

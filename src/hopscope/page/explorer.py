@@ -237,7 +237,7 @@ def models(run: "RunFolder", evidence: "Evidence") -> list[dict[str, Any]]:
     begun = [unit for unit in run.units if unit.steps]
     units = {each.member: (unit, at) for unit in begun for at, each in enumerate(unit.members)}
     # Members whose loss is lowest come first.
-    losses = evidence.last("loss").dropna().to_dict() if "loss" in evidence else {}
+    losses = evidence.last("loss", measure="training").dropna().to_dict() if "loss" in evidence else {}
     order = sorted(files, key=lambda member: (losses.get(member, math.inf), member))
     first = {evidence.configurations[member]: member for member in reversed(order)}
     for at, member in enumerate([*dict.fromkeys([*reversed(first.values()), *order])][:MOST_MODELS]):

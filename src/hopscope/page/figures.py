@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from hopscope.config import unknown_field
 from hopscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ def heads(metric: Metric, by: str | None = None, **shown: Unpack[Shown]) -> Figu
 
 def _figure(shape: Shape, metric: Metric, columns: dict[str, str], shown: Shown, kind: str = "") -> Figure:
     metrics = (metric,) if isinstance(metric, str) else tuple(metric)
+    if strange := [*(shown.keys() - Shown.__annotations__.keys())]:
+        raise UserError(f"figure: {unknown_field(strange[0], Shown.__annotations__)}")
     by = shown.get("panel", "configuration") if kind else next(iter(columns.values()))
     start = {"curves": "", "bars": "final", "dots": "final"}.get(shape, kind or shape)
     words = [start, shown.get("split", "").replace("held-out", ""), *metrics[:2], shown.get("part", "")]

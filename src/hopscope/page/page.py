@@ -166,10 +166,10 @@ def _about(run: "RunFolder", loaded: "Loaded") -> dict[str, Any]:
     from hopscope.study.jobs import job_of, task_of
 
     study, folder = loaded.study, loaded.file.parent if loaded.file else Path()
-    beside = folder.glob("*.md.j2") if loaded.file else ()
-    parts = {path.name: path.read_text(encoding="utf-8") for path in beside}
+    beside = [path for path in folder.glob("*.md.j2") if path.is_file()] if loaded.file else []
+    parts = {path.name: _text(path) for path in beside}
     jobs = [job_of(unit) for unit in run.units] if study.task is not None else []
-    floors = {job.label: json.loads(json.dumps(task_of(job, study).floors(), default=dict)) for job in jobs}
+    floors = {job.label: json.loads(json.dumps(task_of(job, study).floors(), default=_plain)) for job in jobs}
     found = {"floors": floors, "docstring": type(study.task).__doc__ or "" if jobs else "", "parts": parts}
     if study.page is None:
         return found
@@ -178,7 +178,19 @@ def _about(run: "RunFolder", loaded: "Loaded") -> dict[str, Any]:
     path = folder / study.page
     if not path.is_file():
         raise UserError(f"page: expected a template, or its file beside the study's, found no {path}")
-    return {**found, "template": (path.name, path.read_text(encoding="utf-8"))}
+    return {**found, "template": (path.name, _text(path))}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: expected a template in UTF-8, found other bytes; save it anew") from None
+
+
+def _plain(floors: Any) -> Any:
+    # A mapping of another kind, or a number of numpy or torch.
+    return floors.item() if hasattr(floors, "item") else dict(floors)
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -110,6 +110,10 @@ class RunFolder:
 
     def read(self, name: str) -> bytes:
         """The content of a file; `UserError`: it cannot be read, or, in a finished run, is not what was written."""
+        begun = not self._manifest and (self.path / _CONFIG).is_file()
+        if begun and not (self.path / name).exists():
+            found = "found one that is not; run the same study again"
+            raise UserError(f"{self.path / name}: expected a finished run, {found}")
         again = "delete it and run the same command again to make it anew"
         content = files.read_bytes(self.path / name, again)
         if self._manifest.get(name) not in (None, sha256(content)):

@@ -18,6 +18,7 @@ from hopscope.errors import HopscopeError, UserError
 from hopscope.models.config import Model, TransformerConfig
 from hopscope.runs import Member, RunFolder, UnitFolder
 from hopscope.runs.checkpoint import canonical_json, sha256
+from hopscope.runs.folder import listed
 from hopscope.study.load import Loaded, load, split_reference
 from hopscope.study.study import SEEDS, Configuration, Study
 from hopscope.tasks.task import Shape, Task
@@ -184,8 +185,10 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
             raise UserError(f"{run.path}: {words}; restore the study, or start a new run") from None
         expected, found = own["source"], source_of_task(study)
     if expected != found or run.config["study"] != study.name:
-        asked, given = (digest and digest[:12] for digest in (expected, found))
-        wanted = f"the task that the run was made with (source {asked}), found another (source {given})"
+        asked, given = (digest and f"its task (source {digest[:12]})" for digest in (expected, found))
+        if expected == found:
+            asked, given = run.config["study"], study.name
+        wanted = f"the study that the run was made with, {asked}, found another, {given}"
         remedy = "restore the file (the run has a copy), or start a new run"
         raise UserError(f"{run.path}: expected {wanted}; {remedy}")
     return replace(loaded, study=study)
@@ -211,12 +214,18 @@ def ensemble_of(
     """The members of a unit at a checkpoint, by default the last.
 
     `task` may be a function that finds it when somebody asks for it: without it there are no samples.
+
+    `UserError`: there is no such checkpoint.
     """
     import torch
 
     from hopscope.models.transformer import Transformer
 
-    job, at = job_of(unit), unit.steps[-1] if step is None else step
+    job, steps = job_of(unit), unit.steps
+    if not steps or (step is not None and step not in steps):
+        there = listed(steps, 20) or "none yet"
+        raise UserError(f"{unit.path}: expected a step with a checkpoint ({there}), found {step or 'none'}")
+    at = steps[-1] if step is None else step
     with torch.device(device):
         found = Transformer(job.config, len(job.members))
     found.load({name: torch.from_numpy(array) for name, array in unit.weights(at).items()})

@@ -58,7 +58,7 @@ class Configuration(Config):
             check_seeds("seeds", seeds)
         several = range(seeds) if isinstance(seeds, int) else seeds
         if several is not None and (not several or min(several) < 0 or len(set(several)) < len(several)):
-            raise ValueError(f"a number of seeds from 1, or different seeds from 0, found {seeds}")
+            raise ValueError("a number of seeds from 1, or different seeds from 0")
         return seeds
 
 
