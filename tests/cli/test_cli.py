@@ -211,6 +211,8 @@ class Inner(BaseModel, frozen=True):
 class Options(BaseModel, frozen=True):
     run: int = 1
     n: Inner = Inner()
+    most: float = 2.0
+    remember: bool = False
 
 
 @hs.measure
@@ -238,7 +240,9 @@ def test_names_and_numbers_of_a_user_are_no_fault_of_the_library(capsys, folder)
     status, out, err = called(capsys, *command, "--run", "3", "--n.p", "5")
     assert status == 0, err
     config = json.loads((Path(out.splitlines()[-1]) / "config.json").read_text())
-    assert config["identity"]["options"] == {"run": 3, "n": {"p": 5}}
+    assert config["identity"]["options"] == {"run": 3, "n": {"p": 5}, "most": 2.0, "remember": False}
+    assert "expected finite numbers" in refused(capsys, *command, "--most", "inf")
+    assert "write --remember" in refused(capsys, *command, "--remember", "true")
 
 
 def test_a_url_is_where_a_copy_is_kept(capsys, folder, monkeypatch, tmp_path):

@@ -152,14 +152,18 @@ def _check_flags(arguments: Sequence[str], flags: Mapping[str, Flag], study: Stu
     """Tell a flag that does not exist, or a switch with a value, as the study tells it: by a `UserError`."""
     for argument, following in pairwise([*arguments, ""]):
         name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
-        if not argument.startswith("--") or "." not in name or name.partition(".")[0] in flags:
+        if not argument.startswith("--"):
             continue
-        if name not in flags and ".".join(part.removeprefix("no_") for part in name.split(".")) not in flags:
+        plain = ".".join(part.removeprefix("no_") for part in name.split("."))
+        # The field of an option that has fields itself is known by its first word.
+        if "." in name and not {name, plain, name.partition(".")[0]} & {*flags}:
             study.check_open([name])
             study.changed({name: None})  # which raises, with a hint
         if name in flags and isinstance(flags[name].default, bool) and following.lower() in ("true", "false"):
             section, _, field = argument.removeprefix("--").rpartition(".")
-            wanted = argument if following.lower() == "true" else f"--{section}.no-{field}"
+            wanted = (
+                argument if following.lower() == "true" else f"--{section}{'.' * bool(section)}no-{field}"
+            )
             words = f"expected a switch without a value, found {following!r}; write {wanted}"
             raise UserError(f"{argument}: {words}")
 

@@ -135,12 +135,17 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
 def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> dict[str, Any]:
     """The record of a run, `config.json`, before it begins: of its study, with its fields, and the jobs of `plan`."""
     study, file, text = loaded.study, loaded.file, loaded.text
-    digest = None if text is None else sha256(text.encode())
+    digest, own = None if text is None else sha256(text.encode()), identity(study)
+    try:
+        canonical_json(own)
+    except ValueError as error:
+        words = f"expected finite numbers, found another ({error})"
+        raise UserError(f"study {study.name!r}: fields: {words}") from None
     return {
         "study": study.name,
         "question": study.question,
         "preset": preset,
-        "identity": identity(study),
+        "identity": own,
         "members": [each.model_dump(mode="json") for job in jobs for each in job.members],
         "units": [each.model_dump(mode="json", exclude={"members"}) for each in jobs],
         "registration": registered(study.all_claims()),
