@@ -32,7 +32,6 @@ TABLES: dict[str, Callable[..., str]] = {
     "recipe-effects": training.recipe_effects,
     "recipes": training.recipes,
     "rereadings": circuits.rereadings,
-    "solved": speed.solved,
     "speed": speed.speed,
     "theory": theory.theory,
     "verdicts": runs.verdicts,

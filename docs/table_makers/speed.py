@@ -1,6 +1,5 @@
 """Tables of `hopscope bench`."""
 
-from statistics import fmean
 from typing import Any
 
 from hopscope.claims.intervals import estimate
@@ -43,20 +42,6 @@ def growth(file: str) -> str:
     rows = [[axis, *(" · ".join(each) for each in cells)] for axis, cells in found.items()]
     many = 3 if others else 2
     return markdown(columns[:many], [row[:many] for row in rows])
-
-
-def solved(*files: str) -> str:
-    """What a user waits for: seconds until seeds have learned."""
-    rows = []
-    for found in (each for file in files for each in read_json(f"bench/{file}.json")["comparisons"]):
-        for each in found["contestants"]:
-            every = found["steps"][each["name"]]
-            steps = [taken for taken in every if taken is not None]
-            taken = f"{fmean(steps):,.0f} ({min(steps):,} to {max(steps):,})" if steps else "–"
-            seconds = f"{'over ' * (len(steps) < len(every))}{each['seconds']:,.0f}"
-            rows.append([found["title"], each["name"], each["learned"], seconds, taken])
-    columns = ["task", "contestant", "seeds that learned", "seconds for all", "steps of those: mean (range)"]
-    return markdown(columns, rows)
 
 
 def finders(file: str = "finders") -> str:
