@@ -13,10 +13,13 @@ from pathlib import Path
 
 import hopscope
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder
+from hopscope.runs import Evidence, RunFolder
+from hopscope.runs.evidence import COLUMNS
 
 DOCS = Path(__file__).resolve().parent
 KEPT = ("study", "preset", "question", "identity")
+OF_PAGES = ("circuit", "explorer")
+"""Metrics of the explorer and the player, whose files are not kept."""
 
 
 def shown(folder: Path) -> set[str]:
@@ -35,12 +38,17 @@ def collect(run: RunFolder, to: Path) -> None:
     if not run.is_done:
         raise UserError(f"{run.path}: expected a finished run, found one that is not; run its command again")
     config = {name: run.config[name] for name in KEPT} | {"version": hopscope.__version__}
-    files = {name: run.read(name) for name in ("evidence.parquet", "claims.json")}
+    files = {"claims.json": run.read("claims.json")}
     files |= {f"figures/{name}": run.read(f"figures/{name}") for name in shown(to / "figures")}
     shutil.rmtree(to, ignore_errors=True)
     kept = RunFolder(to).create(json.loads(json.dumps(config)))
     for name, content in files.items():
         kept.write(name, content)
+    evidence = Evidence.read(run)
+    own = [name for name in COLUMNS if name not in ("seed", "configuration")]  # the others are of members
+    table = evidence.to_pandas()[own].astype(object)
+    rows = table[~table["metric"].isin(OF_PAGES)].where(lambda each: each.notna(), None).to_dict("records")
+    Evidence.of(rows, run.members, run.config).write(to / "evidence.parquet")
     (to / ".lock").unlink(missing_ok=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hopscope.claims.judge import judge
-from hopscope.runs import RunFolder
+from hopscope.runs import Evidence, RunFolder
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results"
@@ -130,17 +130,14 @@ def test_every_table_has_a_page():
 def test_collecting_a_run(tmp_path, monkeypatch):
     import collect
 
-    config = {
-        "study": "first-steps",
-        "preset": "smoke",
-        "question": "?",
-        "identity": {},
-        "members": [],
-        "units": [],
-    }
-    run = RunFolder(tmp_path / "runs" / "first-steps" / "0123456789ab").create(config)
-    for name in ("evidence.parquet", "claims.json"):
-        run.write(name, (RESULTS / "first-steps" / "laptop" / name).read_bytes())
+    members = [
+        {"member": number, "seed": number, "configuration": "a", "overrides": {}} for number in range(2)
+    ]
+    config = {"study": "first-steps", "preset": "smoke", "question": "?", "identity": {}, "units": []}
+    run = RunFolder(tmp_path / "runs" / "first-steps" / "0123456789ab").create({**config, "members": members})
+    rows = [{"metric": name, "value": [0.25, None], "step": 7} for name in ("loss", "explorer", "circuit")]
+    Evidence.of(rows, run.members, run.config).write(run.path / "evidence.parquet")
+    run.write("claims.json", "[]")
     (tmp_path / "README.md").write_text("no figure")
     monkeypatch.setattr(collect, "DOCS", tmp_path / "docs")
     assert collect.main([str(run.path), "first-steps/smoke"]) == 2  # it is not finished
@@ -148,6 +145,8 @@ def test_collecting_a_run(tmp_path, monkeypatch):
     assert collect.main([str(run.path), "first-steps/smoke"]) == 0
     kept = tmp_path / "docs" / "results" / "first-steps" / "smoke"
     assert {path.name for path in kept.iterdir()} == {"config.json", "evidence.parquet", "claims.json"}
+    found = Evidence.read(kept)
+    assert {*found.metrics} == {"loss"} and found.last("loss").dropna().to_dict() == {0: 0.25}
     assert collect.main([str(tmp_path / "nothing"), "x"]) == 2
     asked = subprocess.run([sys.executable, DOCS / "collect.py"], capture_output=True, text=True, check=False)
     assert asked.returncode == 2 and asked.stderr.startswith("collect: expected RUN and NAME")

@@ -45,7 +45,7 @@ def claims(
         if json:
             where = {"run": str(run.path)} if len(runs) > 1 else {}
             entries += [{**each.to_json(), **where} for each in ledger or ()]
-        else:
+        elif listing or outcome != "cannot be read":
             print(f"{run.path.parent.name} {run.path}")
             text = f"  {outcome}" if listing or ledger is None else ledger.text(long=long, width=screen.width)
             screen.print(text, markup=False)
