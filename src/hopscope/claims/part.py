@@ -78,10 +78,9 @@ class _Part:
         every, some = self.holding == len(self.values), self.holding or self.paired
         self.leaning: Leaning = "agrees" if every else "mixed" if some else "disagrees"  # one by one
         # An interval of the claim's own, of cases or questions that hold or do not, is that of a share as well.
-        own = (
-            samples.interval is not None and samples.unit in ("case", "question") and must.unit == "fraction"
-        )
-        self.share = rule == "share" or (own and {*self.values.flat} <= {0.0, 1.0})
+        own = samples.interval is not None and samples.unit in ("case", "question")
+        whole = must.unit == "fraction" and {*self.values.flat} <= {0.0, 1.0}
+        self.share = rule == "share" or (own and whole)
 
     def always(self) -> _Found:
         values, unit, k = self.values, self.samples.unit, len({*self.groups})

@@ -288,9 +288,9 @@ class Story:
         """
         return _claim(self._known("claim", id, {row.verdict.id: row for row in self._claims}))
 
-    def explorer(self, heading: str = "Take a model apart") -> str:
+    def explorer(self) -> str:
         """A section in which a reader tries the run's models; nothing where the run has none to show."""
-        return self._section("explorer", heading)
+        return self._section("explorer", "Take a model apart")
 
     def circuits(self, heading: str = "Which heads do it") -> str:
         """A section in which the circuits that were read are played; nothing where none was."""
