@@ -40,15 +40,15 @@ def collect(run: RunFolder, to: Path) -> None:
     config = {name: run.config[name] for name in KEPT} | {"version": hopscope.__version__}
     files = {"claims.json": run.read("claims.json")}
     files |= {f"figures/{name}": run.read(f"figures/{name}") for name in shown(to / "figures")}
-    shutil.rmtree(to, ignore_errors=True)
+    own = [name for name in COLUMNS if name not in ("seed", "configuration")]  # these two are of members
+    table = Evidence.read(run).to_pandas()[own].astype(object)
+    rows = table[~table["metric"].isin(OF_PAGES)].where(lambda each: each.notna(), None).to_dict("records")
+    evidence = Evidence.of(rows, run.members, run.config)
+    shutil.rmtree(to, ignore_errors=True)  # when all that is kept has been read
     kept = RunFolder(to).create(json.loads(json.dumps(config)))
     for name, content in files.items():
         kept.write(name, content)
-    evidence = Evidence.read(run)
-    own = [name for name in COLUMNS if name not in ("seed", "configuration")]  # the others are of members
-    table = evidence.to_pandas()[own].astype(object)
-    rows = table[~table["metric"].isin(OF_PAGES)].where(lambda each: each.notna(), None).to_dict("records")
-    Evidence.of(rows, run.members, run.config).write(to / "evidence.parquet")
+    evidence.write(to / "evidence.parquet")
     (to / ".lock").unlink(missing_ok=True)
 
 

@@ -27,7 +27,7 @@ def verdicts(run: str) -> str:
     rows = []
     for claim in [each.model_dump(mode="json") for each in judged(run)] if built_in else then.values():
         before = then.get(claim["id"], claim)["verdict"]
-        if "not run" in (before, claim["verdict"]) and before == claim["verdict"]:
+        if before == claim["verdict"] == "not run":
             continue
         value, here = estimates(claim["value"], claim["interval"]), claim.get("here") or {}
         shown = [claim["id"], claim["statement"], value, str(claim["n"])]
