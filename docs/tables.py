@@ -22,7 +22,6 @@ TABLES: dict[str, Callable[..., str]] = {
     "formation-order": training.formation_order,
     "growth": speed.growth,
     "heads": language.heads,
-    "judged-anew": runs.judged_anew,
     "language-changes": language.language_changes,
     "language-models": language.language_models,
     "ledger": ledger.ledger,

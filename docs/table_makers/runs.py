@@ -44,18 +44,6 @@ def judged(run: str) -> list[Verdict]:
     return [judge(claim, evidence, completion=completion_of(run)) for claim in study.all_claims()]
 
 
-def judged_anew(run: str) -> str:
-    """Every claim of a run as it was judged then, and by today's rules from the same evidence."""
-    then = {claim["id"]: claim["verdict"] for claim in read_json(f"{run}/claims.json")}
-    rows = []
-    for now in judged(run):
-        value = estimates(*(now.model_dump(mode="json")[name] for name in ("value", "interval")))
-        here = now.here.verdict if now.here else "not run"
-        rows.append([now.id, now.statement, value, str(now.n), then.get(now.id, "–"), now.verdict, here])
-    columns = ["claim", "statement", "value [95 % interval]", "n", "verdict then", "verdict now"]
-    return markdown([*columns, "in this run alone"], rows)
-
-
 @cache
 def tables(run: str) -> list[tuple[list[str], list[list[str]], str]]:
     """Columns, rows and caption of every table of the page that a run's study would make of its evidence."""
