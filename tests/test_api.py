@@ -142,8 +142,10 @@ def test_a_copy_at_a_url_goes_on_elsewhere(tmp_path, monkeypatch):
     ("arguments", "words"),
     [
         ({"out": ""}, "out: expected a folder, found an empty path"),
-        ({"threads": 0}, "threads: expected at least 1, found 0"),
-        ({"time_budget": 0.0}, "time-budget: expected more than 0 seconds"),
+        ({"threads": 0}, "threads: expected a whole number from 1, found 0"),
+        ({"threads": "2"}, "threads: expected a whole number from 1, found '2'"),
+        ({"time_budget": 0.0}, "time-budget: expected a number of seconds above 0, found 0.0"),
+        ({"time_budget": "1h"}, "time-budget: expected a number of seconds above 0, found '1h'"),
         ({"tracker": "paper"}, "tracker: expected one of tensorboard, wandb, trackio, found 'paper'"),
         ({"device": "tpu"}, "device: expected one of auto, cpu, cuda"),
         ({"executor": "ray"}, "executor: expected a study of a file or a package for ray"),

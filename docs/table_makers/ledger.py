@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hopscope.claims.judge import joined
 from hopscope.study.load import BUILT_IN, load
 from table_makers.common import RESULTS, markdown, read_json
 from table_makers.runs import HERE, judged
@@ -16,12 +17,16 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def ledger() -> str:
     """By claim: verdict about the source by today's rules, verdict at the run's own scale and n, by completion.
 
+    Runs under several completions have a verdict together as well.
+
     Of several runs under one completion the one that tried most readings counts, then one with a verdict about the
     source, then the one that lacks least of the protocol, then the one with the largest n, whatever it says; of equal
     ones the last by name.
     """
     chosen = dict[str, dict[str, tuple[str, Row]]]()
-    for run in sorted(file.parent.relative_to(RESULTS).as_posix() for file in RESULTS.rglob("claims.json")):
+    runs = sorted(file.parent.relative_to(RESULTS).as_posix() for file in RESULTS.rglob("claims.json"))
+    together = joined(judged(run) for run in runs if _is_built_in(run))
+    for run in runs:
         for claim in claims_of(run):
             of_claim, under = chosen.setdefault(claim["id"], {}), claim.get("completion") or "own recipe"
             if under not in of_claim or _weight(claim) >= _weight(of_claim[under][1]):
@@ -31,6 +36,7 @@ def ledger() -> str:
         of_claim = chosen[name]
         ran = {under: each for under, each in of_claim.items() if each[1]["verdict"] != "not run"} or of_claim
         verdicts = [f"{under}: {_verdict(claim)}" for under, (_, claim) in sorted(ran.items())]
+        verdicts += [f"together: **{together[name].verdict}**"] if name in together else []
         run, claim = max(ran.values(), key=lambda each: _weight(each[1])[2:])
         why = claim.get("words", "–").split("; ")[0]
         why += " …)" * (why.count("(") > why.count(")"))
@@ -40,15 +46,19 @@ def ledger() -> str:
 
 def claims_of(run: str) -> Iterator[Row]:
     """The claims of a run by today's rules; those of a study that is an example now as they were judged then."""
-    study = read_json(f"{run}/config.json")["study"]
-    if study in BUILT_IN:
+    if _is_built_in(run):
         yield from (each.model_dump(mode="json") for each in judged(run))
         return
+    study = read_json(f"{run}/config.json")["study"]
     file = EXAMPLES / f"{study.replace('-', '_')}.py"
     today = {claim.id: claim for claim in load(str(file)).study.all_claims()}
     for claim in read_json(f"{run}/claims.json"):
         own = today.get(claim["id"])
         yield {**claim, "statement": own.statement if own else claim["statement"], "withdrawn": own is None}
+
+
+def _is_built_in(run: str) -> bool:
+    return read_json(f"{run}/config.json")["study"] in BUILT_IN
 
 
 def _weight(claim: Row) -> tuple[bool, int, bool, int, int]:

@@ -76,10 +76,10 @@ def run(
         raise UserError(f"{file}: expected a file that only defines its study when it is loaded, {found}")
     if not str(out):
         raise UserError("out: expected a folder, found an empty path; name one, such as 'runs'")
-    if threads is not None and threads < 1:
-        raise UserError(f"threads: expected at least 1, found {threads}")
-    if time_budget is not None and not time_budget > 0:
-        raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")
+    if threads is not None and not (isinstance(threads, int) and threads >= 1):
+        raise UserError(f"threads: expected a whole number from 1, found {threads!r}")
+    if time_budget is not None and not (isinstance(time_budget, int | float) and time_budget > 0):
+        raise UserError(f"time-budget: expected a number of seconds above 0, found {time_budget!r}")
     trackers = [tracker] if isinstance(tracker, str) else list(tracker)
     check_trackers(trackers)
     loaded = _loaded(study)

@@ -4,7 +4,8 @@ from typing import get_args
 
 import pytest
 
-from hopscope.claims import COMPLETIONS, Ledger, Samples
+from hopscope.claims import COMPLETIONS, Ledger, Samples, at_most
+from hopscope.claims.judge import joined
 from hopscope.training.config import CompletionName
 
 from .runs import HIGH, judged, series
@@ -83,3 +84,45 @@ def test_controls_and_untried_readings_still_count():
     assert judged(series(GOOD), kind="existence", completion=LAST, **shown).verdict == OPEN
     untried = judged(series(BAD), kind="general", completion=LAST, untried=lambda run: "random order")
     assert (untried.verdict, untried.here.verdict) == (OPEN, NO) and "random order" in untried.words
+
+
+def run_under(name, values, **fields):
+    """The ledger of a run under one completion."""
+    return [judged(series(values), completion=name, **fields)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "runs", "verdict"),
+    [
+        ("existence", {BASE: BAD, SCHEDULE: BAD, OTHER: BAD, LAST: BAD}, NO),
+        ("existence", {BASE: BAD, SCHEDULE: BAD, OTHER: BAD}, OPEN),
+        ("existence", {BASE: BAD, LAST: GOOD}, YES),
+        ("general", {BASE: GOOD, SCHEDULE: GOOD, OTHER: GOOD, LAST: GOOD}, YES),
+        ("general", {BASE: GOOD, LAST: GOOD}, OPEN),
+        ("general", {BASE: GOOD, f"{LAST}, but for beta2": BAD}, NO),
+    ],
+)
+def test_runs_together(kind, runs, verdict):
+    found = joined(run_under(name, values, kind=kind) for name, values in runs.items())
+    assert [each.verdict for each in found.values()] == [verdict]
+    assert all(name in found["C1"].words for name in (*runs, *(COMPLETIONS if verdict == OPEN else ())))
+
+
+def test_one_run_or_runs_under_one_completion_say_nothing_together():
+    once = run_under(BASE, BAD, kind="general")
+    assert (
+        joined([once, once]) == joined([once]) == joined([run_under(BASE, BAD), run_under(LAST, BAD)]) == {}
+    )
+    departing = [run_under(f"{name}, but for beta2", BAD, kind="existence") for name in COMPLETIONS]
+    assert joined(departing) == {}
+
+
+def test_parts_that_are_completions_are_joined():
+    def run(name, values):
+        def value(evidence):
+            return {each: series(values) if each == name else Samples([]) for each in (BASE, LAST)}
+
+        return [judged(value, {BASE: at_most(0.5), LAST: HIGH})]
+
+    assert joined([run(BASE, BAD), run(LAST, GOOD)])["C1"].verdict == YES
+    assert joined([run(BASE, GOOD), run(LAST, GOOD)])["C1"].verdict == NO

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from tests.page.conftest import QUESTION, claims, config, rows
 
 from hopscope import api
+from hopscope.claims import Claim, Ledger, at_most
+from hopscope.claims.judge import judge
 from hopscope.errors import UserError
 from hopscope.page.figures import bars
 from hopscope.page.page import index, page, pages, script_json, write_page
 from hopscope.page.template import Held, fill
-from hopscope.runs import RunFolder
+from hopscope.runs import Evidence, RunFolder
 from hopscope.study.load import Loaded
 from hopscope.study.study import Study
 
@@ -219,6 +221,23 @@ def test_a_study_gives_its_figures_and_its_template_with_what_that_includes(make
     assert page(run) == again
     with pytest.raises(UserError, match="expected a template, or its file beside the study's, found no"):
         write_page(run, Loaded(study, None, tmp_path / "study.py", None))
+    (tmp_path / "page.md.j2").write_bytes("# ä".encode("latin-1"))
+    with pytest.raises(UserError, match=r"page.md.j2: expected a template in UTF-8, found other bytes"):
+        write_page(run, Loaded(study, None, tmp_path / "study.py", None))
+
+
+def test_runs_under_several_completions_are_judged_together(make):
+    own = {"source": "here", "protocol": "p", "kind": "general", "seeds_needed": 2}
+    claim = Claim(
+        id="G", statement="Losses are low.", must=at_most(0.01), value=lambda table: table.last("loss"), **own
+    )
+    runs = []
+    for name, completion in (("a" * 12, "gpt2-base"), ("b" * 12, "torch-base")):
+        run = make(name)
+        run.write("claims.json", Ledger([judge(claim, Evidence.read(run), completion=completion)]).to_json())
+        runs.append(run)
+    assert "Together, of the source: refuted; " in text(pages(runs))
+    assert "Together" not in text(pages(runs[:1] * 2)) and "Together" not in text(page(runs[0]))
 
 
 def test_a_notebook_shows_a_run_in_short(make):

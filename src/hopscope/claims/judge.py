@@ -48,10 +48,11 @@ def judge(
     scale = here._replace(source_n=claim.source_n, here=False, lacking=bool(lacks))
     own, *_ = _judged(claim, found, controls, here, "")
     whole, name, parts, readings = _judged(claim, found, controls, scale, lacks)
-    if claim.kind and completion and not {*found} <= {*COMPLETIONS}:
-        whole = _under(claim.kind, whole, completion)
     if untried and whole.verdict == "refuted":
         whole = _with(whole, "inconclusive", whole.words, f"not every reading was tried: {untried}")
+    alone = whole
+    if claim.kind and completion and not {*found} <= {*COMPLETIONS}:
+        whole = _under(claim.kind, whole, completion)
     values = {part: _json(samples.values.tolist()) for part, samples in found[name].items()}
     same = ("id", "statement", "source", "protocol", "rule", "need", "structural", "trust")
     return Verdict(
@@ -65,9 +66,46 @@ def judge(
         here=None if own.verdict == "not run" else _told(own),
         readings={each: _told(judged) for each, judged in readings.items() if each},
         controls=controls,
+        kind=claim.kind,
         completion=completion if claim.kind else None,
+        alone=_told(alone) if claim.kind and completion else None,
         registration=_registration(claim, registered, before),
     )
+
+
+def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
+    """Id → what several runs say together, of the claims that they judged under several completions.
+
+    Of several verdicts under one completion the one with most readings counts, then one that decides, then the one with
+    most numbers, then the last.
+    """
+    every: dict[str, list[tuple[Verdict, str, Judgement]]] = {}
+    for verdict in (each for ledger in ledgers for each in ledger):
+        under = [(verdict, name, own) for name, own in _by_completion(verdict) if own.verdict != "not run"]
+        every.setdefault(verdict.id, []).extend(under)
+    found = {}
+    for claim, told in every.items():
+        told.sort(key=lambda each: (len(each[0].readings), each[2].verdict in _ENOUGH.values(), each[2].n))
+        ran = {name: own for _, name, own in told}
+        if len(ran) < 2:
+            continue
+        last = told[-1][0]
+        asked, key = ([*last.parts], last.need) if last.kind is None else ([*COMPLETIONS], last.kind)
+        silent = [name for name in COMPLETIONS if name not in asked]
+        settling = [own for own in ran.values() if own.verdict == _ENOUGH[key]]
+        whole = _over_completions(key, [*settling, *ran.values()][0], ran, silent)
+        found[claim] = _told(whole).model_copy(update={"leaning": None})
+    return found
+
+
+def _by_completion(verdict: Verdict) -> Iterable[tuple[str, Judgement]]:
+    """What a verdict says under each completion; of a claim without a kind, those are its parts."""
+    found = verdict.readings if verdict.kind else verdict.parts
+    if found and {*found} <= {*COMPLETIONS}:
+        return found.items()
+    own, name = verdict.alone, verdict.completion or ""
+    refutes = verdict.kind == "general" and own is not None and own.verdict == "refuted"
+    return [(name, own)] if own and (name in COMPLETIONS or refutes) else []
 
 
 def _judged(

@@ -63,7 +63,8 @@ class Verdict(Judgement):
         parts, readings, controls: name → judgement; empty where there is one part, and no readings or controls.
         values: every number: null is missing, "inf" never came; or part → those.
         here: the same judged at the scale of the run, whatever it lacks of the source's; None if not run.
-        completion: of the recipe that the run was trained by, where the claim depends on it.
+        kind, completion: of the claim, and of the recipe that the run was trained by, where the claim depends on it.
+        alone: the verdict under that completion, whatever others say; `joined` takes it.
     """
 
     id: str
@@ -82,7 +83,9 @@ class Verdict(Judgement):
     readings: dict[str, Judgement]
     controls: dict[str, Judgement]
     must_not: dict[str, Any] | None
+    kind: Literal["existence", "general"] | None = None
     completion: str | None
+    alone: Judgement | None = None
     registration: Registration
 
     def to_json(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ def claims(
 ) -> None:
     """Print the ledger of runs: every claim with its value and verdict.  Of a root with several runs, list them.
 
+    Last stands what runs under several completions say together.
+
     A refuted claim is a result, not a failure; a run that cannot be read is said last.
 
     Args:
@@ -30,15 +32,18 @@ def claims(
         long: Print threshold, interval, n and the reason of every verdict too.
         json: Print JSON.
     """
+    from hopscope.claims.judge import joined
+
     runs = [run for path in paths for run in runs_in(path)]
     entries, fault = list[dict[str, Any]](), None
-    screen, listing = console(), len(runs) > len(paths) and not long
+    screen, listing, read = console(), len(runs) > len(paths) and not long, list[Ledger]()
     for run in runs:
         ledger, outcome = None, "not finished: run the same study again"
         try:
             run.config  # noqa: B018 - without which a run cannot be read
             if (run.path / "claims.json").exists():
                 ledger = Ledger.from_json(run.read("claims.json"), str(run.path / "claims.json"))
+                read.append(ledger)
                 outcome = ledger.closing_line
         except UserError as error:
             fault, outcome = fault or error, "cannot be read"
@@ -49,6 +54,8 @@ def claims(
             print(f"{run.path.parent.name} {run.path}")
             text = f"  {outcome}" if listing or ledger is None else ledger.text(long=long, width=screen.width)
             screen.print(text, markup=False)
+    for name, judged in {} if json or listing else joined(read).items():
+        screen.print(f"together: {name} {judged.verdict}: {judged.words}", markup=False)
     if json and (entries or fault is None):
         print(dumps(entries, indent=1, ensure_ascii=False))
     if fault is not None:

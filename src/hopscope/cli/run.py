@@ -94,9 +94,8 @@ def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple
     _check_flags(words, {flag.name: flag for flag in flags}, study)
     parsed = parse(kind, words, f"run {called}", f"{study.name}: {study.question}")
     # What was given counts also where it is the default: another flag may move that.
-    given = {
-        each.removeprefix("--").partition("=")[0].replace("-", "_") for each in words if each.startswith("--")
-    }
+    names = [each.removeprefix("--").partition("=")[0] for each in words if each.startswith("--")]
+    given = {each.replace("-", "_") for each in names}
     for flag in flags:
         section, _, field = flag.name.rpartition(".")
         value = getattr(getattr(parsed, section) if section else parsed, field)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.execute.local import ThisMachine
@@ -34,12 +35,11 @@ def place_of(
     if executor == "ray":
         from hopscope.execute.ray import connected
 
-        with connected(address, say) as cluster:
-            cluster.study = loaded.reference
-            yield cluster
+        opened: Any = connected(address, say)
     else:
         from hopscope.execute.slurm import submitting
 
-        with submitting(address) as cluster:
-            cluster.study = loaded.reference
-            yield cluster
+        opened = submitting(address)
+    with opened as cluster:
+        cluster.study = loaded.reference
+        yield cluster

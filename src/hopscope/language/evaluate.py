@@ -23,6 +23,7 @@ from hopscope.language.questions import FORMULATIONS, Protocol, Question, Questi
 from hopscope.training.train import TimeBudget
 
 try:
+    import inspect_ai  # noqa: F401 - what the extra is for is named first
     from click import ClickException
     from inspect_ai import Task, eval_set, task
     from inspect_ai.dataset import MemoryDataset, Sample

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
+from hopscope.claims.judge import joined
 from hopscope.claims.verdict import Ledger, counted
 from hopscope.errors import HopscopeError, UserError
 from hopscope.page import explorer, figures
@@ -71,8 +72,9 @@ def pages(runs: "Sequence[RunFolder]") -> str:
     scripts = [*([libraries()] if specs else [])]
     scripts += [packaged(name) or "" for name in _SCRIPTS if name in {"page.js", *wanted}]
     command = shlex.join(["hopscope", "report", *(f"runs/{view['study']}/{view['hash']}" for view in views)])
+    together = joined([row.verdict for row in view["rows"]] for view in views) if several else {}
     named = {"views": views, "compared": chart, "specs": specs, "colours": variables() if wanted else {}}
-    return _page("page.html", title, scripts, command=command, **named)
+    return _page("page.html", title, scripts, command=command, together=together, **named)
 
 
 def write_page(run: "RunFolder", loaded: "Loaded") -> None:

@@ -244,7 +244,10 @@ class Study(BaseModel, metaclass=OneLine):
             raise UserError(f"{min(given)}: expected {wanted}, found one that all give; leave it out")
 
     def _pinned(self) -> set[str]:
-        grid = [] if self.configurations is None or self.task is None else self.grid()
+        try:
+            grid = [] if self.configurations is None or self.task is None else self.grid()
+        except UserError:  # which is told when the run is planned; help and other fields do not wait for it
+            grid = []
         given = [{*map(_short, each.overrides)} for each in grid]
         return set.intersection(*given) if given else set()
 
