@@ -24,6 +24,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "heads": language.heads,
     "language-changes": language.language_changes,
     "language-models": language.language_models,
+    "learned": training.learned,
     "ledger": ledger.ledger,
     "page": runs.page,
     "permutation-circuits": circuits.permutation_circuits,

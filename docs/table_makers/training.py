@@ -5,10 +5,11 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from hopscope.claims.intervals import estimate
 from hopscope.page.facts import symbol
 from hopscope.studies.depth.values import LEARNED
 from hopscope.studies.recipes.study import OFF, SHAPES, recipe
-from table_makers.common import RESULTS, evidence_of, markdown, read_json
+from table_makers.common import RESULTS, estimates, evidence_of, markdown, read_json
 
 
 def details(run: str) -> str:
@@ -79,6 +80,19 @@ def quick_shapes(run: str) -> str:
     rows.sort(key=lambda row: row[0])
     columns = ["shape", "seeds that learned", "largest final loss", "work: mean (range)"]
     return markdown(columns, [row for _, row in rows])
+
+
+def learned(run: str) -> str:
+    """Of each configuration: seeds that ended with every symbol asked for under 0.5, and the last one's final loss."""
+    table = _partial_losses(run).dropna(subset="value").sort_values("step")
+    ends = table.groupby(["configuration", "member", "metric"])["value"].last().unstack()
+    rows = []
+    for label in dict.fromkeys(evidence_of(run).configurations.values()):
+        losses = ends.loc[label].dropna(axis="columns", how="all")
+        value, interval = estimate(losses.iloc[:, -1].to_numpy(), [*losses.index])
+        know = (losses.max(axis="columns") < LEARNED).sum()
+        rows.append([label, f"{know} of {len(losses)}", estimates(value, interval)])
+    return markdown(["models", "seeds that learned", "final loss of the last symbol [95 % interval]"], rows)
 
 
 def _partial_losses(run: str) -> pd.DataFrame:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hopscope.claims.judge import judge
 from hopscope.runs import Evidence, RunFolder
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results"
 RUNS = sorted(path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("claims.json"))
-EXAMPLES = {"formation", "khop", "last-symbol", "markov", "quick-shapes", "recall", "reduced"}
+EXAMPLES = {
+    "formation", "given-links", "khop", "last-symbol", "markov", "quick-shapes", "recall", "reduced", "which-weights",
+    "width-or-start",
+}  # fmt: skip
 """Studies that are files in examples/; the runs of five are older, larger and with other claims."""
 
 MOST_BYTES, MOST_FILES = 20_000_000, 250
@@ -60,16 +62,12 @@ def near(one, other):
 
 
 def differences(run):
-    from table_makers.common import completion_of, evidence_of, study_of
+    from table_makers.runs import judged
 
-    study, evidence = study_of(run), evidence_of(run)
     committed = {each["id"]: each for each in json.loads((RESULTS / run / "claims.json").read_text())}
     found = {}
-    for claim in study.all_claims():
-        now, then = (
-            judge(claim, evidence, completion=completion_of(run)).model_dump(mode="json"),
-            committed.pop(claim.id, None),
-        )
+    for claim in judged(run):
+        now, then = claim.model_dump(mode="json"), committed.pop(claim.id, None)
         if then is None:
             found[claim.id] = "added"
             continue

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import math
 import shlex
 import sys
@@ -125,6 +126,7 @@ def _default(value: Any) -> Any:
     return dataclasses.field(default_factory=lambda: value)
 
 
+@functools.cache
 def _helps(kind: type) -> dict[str, str]:
     import docstring_parser
 
