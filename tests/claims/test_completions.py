@@ -113,6 +113,8 @@ def test_one_run_or_runs_under_one_completion_say_nothing_together():
     assert (
         joined([once, once]) == joined([once]) == joined([run_under(BASE, BAD), run_under(LAST, BAD)]) == {}
     )
+    other = [judged(series(GOOD), statement="t", completion=LAST, kind="general")]
+    assert joined([once, other]) == {}  # another study's claim with this id
     departing = [run_under(f"{name}, but for beta2", BAD, kind="existence") for name in COMPLETIONS]
     assert joined(departing) == {}
 
@@ -123,6 +125,11 @@ def test_parts_that_are_completions_are_joined():
             return {each: series(values) if each == name else Samples([]) for each in (BASE, LAST)}
 
         return [judged(value, {BASE: at_most(0.5), LAST: HIGH})]
+
+    whole = [
+        judged(lambda evidence: {BASE: series(BAD), LAST: series(GOOD)}, {BASE: at_most(0.5), LAST: HIGH})
+    ]
+    assert joined([whole]) == {}  # says so itself
 
     assert joined([run(BASE, BAD), run(LAST, GOOD)])["C1"].verdict == YES
     assert joined([run(BASE, GOOD), run(LAST, GOOD)])["C1"].verdict == NO

@@ -76,18 +76,18 @@ def judge(
 def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
     """Id → what several runs say together, of the claims that they judged under several completions.
 
-    Of several verdicts under one completion the one with most readings counts, then one that decides, then the one with
-    most numbers, then the last.
+    Claims of other studies with the same id and statement are the same.  Of several verdicts under one completion the
+    one with most readings counts, then one that decides, then the one with most numbers, then the last.
     """
-    every: dict[str, list[tuple[Verdict, str, Judgement]]] = {}
+    every: dict[tuple[str, str], list[tuple[Verdict, str, Judgement]]] = {}
     for verdict in (each for ledger in ledgers for each in ledger):
         under = [(verdict, name, own) for name, own in _by_completion(verdict) if own.verdict != "not run"]
-        every.setdefault(verdict.id, []).extend(under)
+        every.setdefault((verdict.id, verdict.statement), []).extend(under)
     found = {}
-    for claim, told in every.items():
+    for (claim, _), told in every.items():
         told.sort(key=lambda each: (len(each[0].readings), each[2].verdict in _ENOUGH.values(), each[2].n))
         ran = {name: own for _, name, own in told}
-        if len(ran) < 2:
+        if len(ran) < 2 or all(verdict is told[0][0] for verdict, *_ in told):
             continue
         last = told[-1][0]
         asked, key = ([*last.parts], last.need) if last.kind is None else ([*COMPLETIONS], last.kind)

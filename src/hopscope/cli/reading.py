@@ -23,7 +23,7 @@ def claims(
 ) -> None:
     """Print the ledger of runs: every claim with its value and verdict.  Of a root with several runs, list them.
 
-    Last stands what runs under several completions say together.
+    What runs under several completions say together stands last.
 
     A refuted claim is a result, not a failure; a run that cannot be read is said last.
 
