@@ -50,12 +50,10 @@ def ratios(evidence):
         least, most = np.median(narrow) >= steps, np.median(wide) >= steps  # which bound the ratio is
         bound = must.low if must is MUST[FIXED] else must.high
         open_ = (least and most) or (least and ratio < bound) or (most and ratio > bound)
-        found[start] = hs.Samples(
-            [ratio] * len(narrow),
-            unit="seed",
-            interval=tuple(map(float, np.quantile(several, [0.025, 0.975]))),
-            missing=f"half of the seeds learn no x₃ in {steps:,} steps" if open_ else "",
-        )
+        interval = tuple(map(float, np.quantile(several, [0.025, 0.975])))
+        found[start] = hs.Samples([ratio] * len(narrow), unit="seed", interval=interval)
+        if open_:
+            found[start] = hs.Samples([], unit="seed", note=f"most learn no x₃ in {steps:,} steps")
     return found
 
 
