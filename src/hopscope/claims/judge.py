@@ -93,7 +93,10 @@ def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
         asked, key = ([*last.parts], last.need) if last.kind is None else ([*COMPLETIONS], last.kind)
         silent = [name for name in COMPLETIONS if name not in asked]
         settling = [own for own in ran.values() if own.verdict == _ENOUGH[key]]
-        whole = _over_completions(key, [*settling, *ran.values()][0], ran, silent)
+        shown = [*settling, *ran.values()][0].model_copy(
+            update={"words": "", "lacks": ()}
+        )  # runs tell theirs
+        whole = _over_completions(key, shown, ran, silent)
         found[claim] = _told(whole).model_copy(update={"leaning": None})
     return found
 
@@ -187,7 +190,8 @@ def _over_completions(kind: Any, shown: Judgement, ran: _Judgements, silent: Seq
     """Completions together; under the `silent` ones nothing was learned, or nobody asks for them."""
     verdicts = {each.verdict for each in ran.values()}
     left = [name for name in COMPLETIONS if name not in {*ran, *silent}]
-    words, lacks = f"{shown.words}; {_by_verdict(ran)}", [f"not run: {', '.join(left)}"] if left else []
+    words = "; ".join(filter(None, [shown.words, _by_verdict(ran)]))
+    lacks = [f"not run: {', '.join(left)}"] if left else []
     if _ENOUGH[kind] in verdicts:
         return _with(shown, _ENOUGH[kind], "; ".join([words, *lacks]))
     return _with(shown, "inconclusive" if left or len(verdicts) > 1 else verdicts.pop(), words, *lacks)
