@@ -46,7 +46,7 @@ def opened(chromium):
     """Opens a page; notes its requests that leave it, and what the console says."""
     contexts = []
 
-    def open_one(path, width=1280, scheme="light", drawn=True):
+    def open_one(path, width=1280, scheme="light"):
         context = chromium.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
@@ -55,8 +55,7 @@ def opened(chromium):
         page.on("pageerror", lambda error: page.heard.append(str(error)))
         page.on("request", lambda asked: page.heard.append(asked.url) if asked.url[:4] == "http" else None)
         page.goto(path.as_uri())
-        if drawn:
-            page.wait_for_selector("html[data-charts=ready]", state="attached", timeout=60_000)
+        page.wait_for_selector("html[data-charts=ready]", state="attached", timeout=60_000)
         return page
 
     yield open_one
@@ -83,6 +82,7 @@ def test_a_page_is_for_every_reader_and_stays_by_itself(study, width, scheme, pa
     assert page.evaluate("performance.getEntriesByName('page ready')[0].startTime") < 5_000
     words = page.evaluate("getComputedStyle(document.body).color")
     assert (sum(map(int, re.findall(r"\d+", words)[:3])) < 384) == (scheme == "light")
+    assert violations(page) == []
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     page.wait_for_timeout(300)
     assert violations(page) == []
@@ -107,7 +107,7 @@ def test_what_came_from_elsewhere_is_refused(foreign, pages, opened, tmp_path):
     assert re.search(r"<main[^>]*>", whole)
     path = tmp_path / "page.html"
     path.write_text(re.sub(r"(<main[^>]*>)", lambda at: at[1] + foreign, whole, count=1), encoding="utf-8")
-    page = opened(path, drawn=False)
+    page = opened(path)
     for place in page.locator("#bad, #worse").all():
         place.dispatch_event("click")
     for _ in range(100):

@@ -93,9 +93,8 @@ def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
         asked, key = ([*last.parts], last.need) if last.kind is None else ([*COMPLETIONS], last.kind)
         silent = [name for name in COMPLETIONS if name not in asked]
         settling = [own for own in ran.values() if own.verdict == _ENOUGH[key]]
-        shown = [*settling, *ran.values()][0].model_copy(
-            update={"words": "", "lacks": ()}
-        )  # runs tell theirs
+        # What each run found, and what it lacks, stands in its own ledger.
+        shown = [*settling, *ran.values()][0].model_copy(update={"words": "", "lacks": ()})
         whole = _over_completions(key, shown, ran, silent)
         found[claim] = _told(whole).model_copy(update={"leaning": None})
     return found

@@ -32,8 +32,6 @@ def claims(
         long: Print threshold, interval, n and the reason of every verdict too.
         json: Print JSON.
     """
-    from hopscope.claims.judge import joined
-
     runs = [run for path in paths for run in runs_in(path)]
     entries, fault = list[dict[str, Any]](), None
     screen, listing, read = console(), len(runs) > len(paths) and not long, list[Ledger]()
@@ -54,8 +52,11 @@ def claims(
             print(f"{run.path.parent.name} {run.path}")
             text = f"  {outcome}" if listing or ledger is None else ledger.text(long=long, width=screen.width)
             screen.print(text, markup=False)
-    for name, judged in {} if json or listing else joined(read).items():
-        screen.print(f"together: {name} {judged.verdict}: {judged.words}", markup=False)
+    if len(read) > 1 and not json and not listing:
+        from hopscope.claims.judge import joined
+
+        for name, judged in joined(read).items():
+            screen.print(f"together: {name} {judged.verdict}: {judged.words}", markup=False)
     if json and (entries or fault is None):
         print(dumps(entries, indent=1, ensure_ascii=False))
     if fault is not None:
