@@ -9,6 +9,7 @@ import hopscope as hs
 SHARES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 NEXT, FIRST = "x₂ in every sample", "x₁ alone for 300 steps, then x₃ alone"
 LEARNED, PLATEAU = 0.25, 0.7
+WRITTEN = 4, 8, 128, 1000  # layers, heads, width, steps of training
 
 
 def helped(share):
@@ -32,6 +33,14 @@ def loss_of(name):
     return lambda evidence: evidence.last("loss_step_3", configuration=name)
 
 
+def lacks(evidence):
+    """What a run lacks of the study as it is written."""
+    asked = evidence.config["identity"]
+    size = *(asked["model"][name] for name in ("layers", "heads", "width")), asked["training"]["steps"]
+    words = "{} layers of {} heads, width {}, {:,} steps, not {} of {}, width {}, {:,} steps"
+    return "" if size == WRITTEN else words.format(*size, *WRITTEN)
+
+
 def claim(id, statement, name, criterion, control):
     return hs.Claim(
         id=id,
@@ -41,6 +50,7 @@ def claim(id, statement, name, criterion, control):
         value=loss_of(name),
         must=criterion,
         seeds_needed=8,
+        at_scale=lacks,
         controls={control: loss_of(control)},
         must_not=criterion,
     )
