@@ -21,21 +21,27 @@ def ledger() -> str:
 
     Of several runs under one completion the one that tried most readings counts, then one with a verdict about the
     source, then the one that lacks least of the protocol, then the one with the largest n, whatever it says; of equal
-    ones the last by name.
+    ones the last by name.  What the others say stands beside it where it is something else.
     """
-    chosen = dict[str, dict[str, tuple[str, Row]]]()
+    found = dict[str, dict[str, list[tuple[str, Row]]]]()
     runs = sorted(file.parent.relative_to(RESULTS).as_posix() for file in RESULTS.rglob("claims.json"))
     together = joined(judged(run) for run in runs if _is_built_in(run))
     for run in runs:
         for claim in claims_of(run):
-            of_claim, under = chosen.setdefault(claim["id"], {}), claim.get("completion") or "own recipe"
-            if under not in of_claim or _weight(claim) >= _weight(of_claim[under][1]):
-                of_claim[under] = run, claim
+            under = claim.get("completion") or "own recipe"
+            found.setdefault(claim["id"], {}).setdefault(under, []).append((run, claim))
     rows = []
-    for name in sorted(chosen, key=_place):
-        of_claim = chosen[name]
+    for name in sorted(found, key=_place):
+        told = {
+            under: sorted(several, key=lambda each: _weight(each[1]))
+            for under, several in found[name].items()
+        }
+        of_claim = {under: several[-1] for under, several in told.items()}
         ran = {under: each for under, each in of_claim.items() if each[1]["verdict"] != "not run"} or of_claim
-        verdicts = [f"{under}: {_verdict(claim)}" for under, (_, claim) in sorted(ran.items())]
+        verdicts = [
+            f"{under}: {_verdict(claim)}{_others(claim, told[under])}"
+            for under, (_, claim) in sorted(ran.items())
+        ]
         verdicts += [f"together: **{together[name].verdict}**"] if name in together else []
         run, claim = max(ran.values(), key=lambda each: _weight(each[1])[2:])
         why = claim.get("words", "–").split("; ")[0]
@@ -66,6 +72,12 @@ def _weight(claim: Row) -> tuple[bool, int, bool, int, int]:
     below = [each for each in claim.get("lacks", ()) if each.startswith("below the protocol's scale")]
     lacks = sum(each.count(",") + 1 for each in below)
     return ran, len(claim["readings"]), decided, -lacks, claim["n"]
+
+
+def _others(chosen: Row, told: list[tuple[str, Row]]) -> str:
+    """Other verdicts of runs under one completion."""
+    others = {claim["verdict"] for _, claim in told} - {chosen["verdict"], "not run"}
+    return f", another run {' and '.join(sorted(others))}" if others else ""
 
 
 def _verdict(claim: Row) -> str:
