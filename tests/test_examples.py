@@ -21,7 +21,7 @@ STUDIES = sorted(path.name for path in (ROOT / "examples").glob("*.py") if "hs.S
 def test_a_study_of_one_file(name, tmp_path):
     run = hopscope.run(str(ROOT / "examples" / name), "smoke", members_per_unit=2, out=tmp_path)
     assert (run.path / "report.html").is_file() and not run.evidence.rows("loss").empty
-    assert all(claim.verdict != "reproduced" for claim in run.claims), (
+    assert all(claim.verdict in ("inconclusive", "not run") for claim in run.claims), (
         "two seeds of a short run decide nothing"
     )
 
