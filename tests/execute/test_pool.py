@@ -62,9 +62,9 @@ def made(tmp_path):
     return make
 
 
-def work(run: RunFolder, loaded: Loaded, **how):
+def work(run: RunFolder, loaded: Loaded, cores=2, **how):
     with place_of("local", None, loaded) as place, run.locked():
-        train_all(run, loaded, place, cores=2, **how)
+        train_all(run, loaded, place, cores=cores, **how)
 
 
 def content(run: RunFolder) -> dict[str, bytes]:
@@ -102,6 +102,18 @@ def test_a_worker_that_is_killed_leaves_no_trace_in_what_comes_out(made, tmp_pat
     assert trained and trained == {name: data for name, data in content(whole).items() if name in trained}
     work(run, loaded, listen=lambda unit, message: heard.append(message["kind"]))
     assert heard[-2:] == ["found", "found"]
+
+
+def test_a_process_trains_one_unit_after_another_as_two_processes_do(made):
+    trained, processes = [], []
+    for root, cores in (("apart", 2), ("together", 1)):
+        (run, loaded), heard = made("assert not __import__('sys').stdin.read()", root), []
+        work(run, loaded, cores, listen=lambda unit, message, heard=heard: heard.append(message))
+        trained.append(content(run))
+        processes.append({each["process"] for each in heard if each["kind"] == "begun"})
+    assert [len(each) for each in processes] == [2, 1] and trained[0] == trained[1]
+    with pytest.raises(ProcessLookupError):  # it has ended with the run
+        os.kill(processes[1].pop(), 0)
 
 
 def test_the_time_budget_ends_it_and_it_goes_on(made):

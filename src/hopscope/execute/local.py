@@ -48,12 +48,21 @@ class ThisMachine:
         return max(1, len(self._gpus) if on_gpus else min(len(units), cores or available_cores()))
 
     def start(self, unit: UnitFolder, until: float | None) -> Worker:
-        """See `Place`; on the GPU with the fewest workers."""
+        """See `Place`; on the GPU with the fewest workers, by a process that has finished a unit if there is one."""
         self._started = [each for each in self._started if each.process.poll() is None]
-        busy = [each.gpu for each in self._started]
+        busy = [each.gpu for each in self._started if not each.is_idle]
         gpu = min(self._gpus, key=busy.count) if self._gpus else None
-        self._started.append(_Process(unit, self._study, until, gpu))
-        return self._started[-1]
+        process = next((each for each in self._started if each.is_idle and each.gpu == gpu), None)
+        if process is None:
+            process = _Process(gpu)
+            self._started.append(process)
+        process.take(unit, self._study, until)
+        return process
+
+    def close(self) -> None:
+        """End its processes."""
+        for each in self._started:
+            each.close()
 
 
 def available_cores() -> int:
@@ -86,26 +95,32 @@ def _visible_gpus() -> list[str]:
 
 
 class _Process:
-    """A worker on this machine.  Its one pipe has its messages, and what a study or a library prints besides."""
+    """A process that works on one unit after another, so that Python's packages are loaded once.
 
-    def __init__(self, unit: UnitFolder, study: str | None, until: float | None, gpu: str | None):
-        self.unit, self.gpu = unit, gpu
-        given = {
-            "run": str(unit.run_path),
-            "unit": unit.name,
-            "study": study,
-            "until": until,
-            "parent": os.getpid(),
-        }
+    Its one pipe has its messages, and what a study or a library prints besides.
+    """
+
+    unit: UnitFolder
+    is_idle: bool
+
+    def __init__(self, gpu: str | None):
         own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
-        command, out = [sys.executable, "-m", "hopscope.execute.worker", json.dumps(given)], subprocess.PIPE
+        command, pipe = [sys.executable, "-m", "hopscope.execute.worker"], subprocess.PIPE
         self.process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, bufsize=0, env=environment() | own
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0, env=environment() | own
         )
-        assert self.process.stdout is not None
-        self._pipe, self._begun, self._last, self._said = self.process.stdout, b"", b"", list[Message]()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.gpu, self._asked, self._pipe = gpu, self.process.stdin, self.process.stdout
+        self._begun, self._last, self._said = b"", b"", list[Message]()
         # Read without waiting, and not by a thread: its start waits for ever in a process that has no memory for it.
         os.set_blocking(self._pipe.fileno(), False)
+
+    def take(self, unit: UnitFolder, study: str | None, until: float | None) -> None:
+        self.unit, self.is_idle, self._last = unit, False, b""
+        run, parent = str(unit.run_path), os.getpid()
+        given = {"run": run, "unit": unit.name, "study": study, "until": until, "parent": parent}
+        with suppress(BrokenPipeError):  # it has just died, and its end will say so
+            self._asked.write(json.dumps(given).encode() + b"\n")
 
     def messages(self) -> list[Message]:
         self._listen()
@@ -116,16 +131,19 @@ class _Process:
 
     def end(self) -> End | None:
         status = self.process.poll()
+        self._listen()
+        if self.is_idle:
+            return End(0)
         if status is None:
             return None
         if status < 0:
             return died(self.unit, f"it killed by signal {-status} (out of memory?)")
-        self._listen()
         return failed(self.unit, self._last.decode(errors="replace") or "no message")._replace(status=status)
 
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+        self._asked.close()
         self._pipe.close()
 
     def _listen(self) -> None:
@@ -139,3 +157,4 @@ class _Process:
             self._last = words.strip() or self._last
             if (message := message_of(said)) is not None:
                 self._said.append(message)
+                self.is_idle = self.is_idle or message["kind"] == "finished"

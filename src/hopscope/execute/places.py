@@ -1,7 +1,7 @@
 """Which place trains a run's units: this machine, a Ray cluster, or SLURM."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from hopscope.errors import UserError
@@ -26,7 +26,8 @@ def place_of(
     if executor == "local":
         if address is not None:
             raise UserError(f"address: expected one with --executor ray or slurm, found {address!r} without")
-        yield ThisMachine(loaded.reference)
+        with closing(ThisMachine(loaded.reference)) as place:
+            yield place
         return
     if loaded.reference is None:
         wanted = f"a study of a file or a package for {executor}, because other machines must load it"

@@ -1,4 +1,4 @@
-"""The pending units of a run, each in a worker of its own, on this machine or wherever a `Place` starts them."""
+"""The pending units of a run, on workers of this machine or wherever a `Place` starts them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,10 @@
-"""One worker process: trains and measures a unit, and says how it goes in lines of JSON.
+"""A worker process: trains and measures units, and says how it goes in lines of JSON.
 
-A process of its own keeps threads, flags of arithmetic and memory apart between units, and two processes of one thread
-use two cores better than one of two threads.
+Two processes of one thread use two cores better than one of two threads.
 """
 
 import ctypes
+import gc
 import importlib.metadata
 import json
 import os
@@ -63,17 +63,16 @@ def installed() -> dict[str, str]:
     return found
 
 
-def main(given: str) -> int:
+def main(given: str, to: int = 1) -> int:
     """Run one unit, and return the exit status; a cluster calls this in a process of its own.
 
     `given` is JSON: `run` and `unit`; and maybe `study` (a reference, by default that of the run's record), `until` (a
     time in seconds since 1970), `parent` (the process with which this one ends), `messages` (file for messages, in
-    place of standard output), `like` (versions that must be installed).
+    place of the file descriptor `to`), `like` (versions that must be installed).
     """
     asked = json.loads(given)
     parent, messages, until = (asked.get(name) for name in ("parent", "messages", "until"))
-    # Standard output as it is now, whatever a study does to `sys.stdout`.
-    say: Say = partial(_append, Path(messages)) if messages else partial(_print, os.dup(1))
+    say: Say = partial(_append, Path(messages)) if messages else partial(_print, to)
     if parent is not None:
         _follow(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and ends its workers
@@ -137,5 +136,17 @@ def _append(path: Path, message: Mapping[str, Any]) -> None:
         file.write(json.dumps(message) + "\n")
 
 
+def _serve() -> int:
+    """Run one unit after another, each a line of standard input, until one does not finish."""
+    # As they are now, whatever a study does to `sys.stdin` and `sys.stdout`.
+    asked, out = os.fdopen(os.dup(0)), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for given in asked:
+        if status := main(given, out):
+            return status
+        gc.collect()  # few objects hold much memory: by itself Python would not look for them before the next unit
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(_serve())
