@@ -3,6 +3,7 @@
 All rows are held-out and stand at the last training step, but attention, which stands at its checkpoint.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from itertools import combinations, permutations, starmap
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing, latest
+from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing
 from hopscope.studies.chains.circuits import PREFIX, Proof
 from hopscope.studies.chains.evidence import LEARNED
 from hopscope.study.measure import Context, measure
@@ -199,7 +200,8 @@ def _of_formation(reading: "Reading", models: "list[tuple[int, Transformer]]", c
             never = Crossing(None, None, None, float(models[-1][0]))
             yield from time_rows("formed", never, part=f"step_{step}")
         elif step in of_steps:  # several heads may do one read: it has formed when the first of them has
-            hop = latest([earliest(times) for times in of_steps[step].values()])
+            first = [earliest(times) for times in of_steps[step].values()]
+            hop = max(first, key=lambda each: math.inf if each.time is None else each.time)
             yield from time_rows("formed", hop, part=f"step_{step}")
 
 
