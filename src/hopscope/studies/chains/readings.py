@@ -6,7 +6,7 @@ All rows are held-out and stand at the last training step, but attention, which 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations, permutations, starmap
 from statistics import fmean
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing
 from hopscope.studies.chains.circuits import PREFIX, Proof
 from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.measures import Rows
 from hopscope.study.measure import Context, measure
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from hopscope.circuits.reader import Reading
     from hopscope.models.transformer import Transformer
 
-Rows = Iterator[dict[str, Any]]
 Circuits = frozenset[frozenset[Any]]
 """A set of circuits, of each its paths."""
 

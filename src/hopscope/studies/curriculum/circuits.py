@@ -7,13 +7,13 @@ seeds that do the same by another head of that layer do the same.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Samples, at_least
 from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import path_distance
 from hopscope.studies.curriculum.wide import open_claim
 from hopscope.study.measure import Context, measure
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hopscope.circuits.reader import Reading
     from hopscope.runs import Evidence
 
-Rows = Iterator[dict[str, Any]]
 Circuits = frozenset[frozenset[tuple[int, str]]]
 """A set of circuits: of each its reads, by layer, in words."""
 

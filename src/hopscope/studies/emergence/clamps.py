@@ -1,11 +1,12 @@
 """Members that are trained again from a checkpoint, with the read for one step of the chain clamped (appendix D)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import first_crossing
 from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import circuits, reading_of, time_rows
 from hopscope.study.measure import Context, measure
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from hopscope.circuits.circuit import Path
     from hopscope.circuits.interventions import ReplacePattern
     from hopscope.circuits.reader import Reading
-
-Rows = Iterator[dict[str, Any]]
 
 CONTROL, LEFT_ALONE = "control for ", "nothing clamped"
 """Begins the name of a run in which rows of unused heads are clamped; name of the run in which no row is."""

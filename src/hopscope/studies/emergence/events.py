@@ -1,7 +1,6 @@
 """What happens while members learn, and in which order: reads of a step form, and its loss falls."""
 
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from hopscope.claims.crossings import Crossing, order
 from hopscope.page import figures as charts
 from hopscope.studies.chains.circuits import ChainOptions, Place, independent, rows_of, times
 from hopscope.studies.chains.evidence import symbol
+from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import circuits
 from hopscope.studies.emergence.clamps import CONTROL, LEFT_ALONE
 from hopscope.study.measure import Context, measure
@@ -17,7 +17,6 @@ from hopscope.study.measure import Context, measure
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
-Rows = Iterator[dict[str, Any]]
 Event = tuple[str, int]
 """Of `EVENTS`, and the step of the chain."""
 

@@ -6,7 +6,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from hopscope.studies.chains.evidence import (
     smallest_depths,
     symbol,
 )
-from hopscope.studies.chains.measures import explorer, least_layers
+from hopscope.studies.chains.measures import Rows, explorer, least_layers
 from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of, exact_layers_of
 from hopscope.study import measures
 from hopscope.study.measure import Context, measure
@@ -86,7 +86,7 @@ def configurations(options: Options) -> list[Configuration]:
 
 
 @measure
-def rises(context: Context) -> Iterator[dict[str, Any]]:
+def rises(context: Context) -> Rows:
     """How much the loss of each symbol rises without each head, and the share of heads that are used.
 
     Measured of the first experiment's model alone.  Metrics `rise` (by layer, head and symbol), `heads_used` and
@@ -135,7 +135,7 @@ def diagnosed(task: "Retrieval", model: "Model", losses: Mapping[int, Sequence[f
 
 
 @measure
-def signatures(context: Context) -> Iterator[dict[str, Any]]:
+def signatures(context: Context) -> Rows:
     """Which known failure each member shows, and the likely cause.
 
     Metrics `signature` and `cause`, 1 for the part that applies and 0 for the others.

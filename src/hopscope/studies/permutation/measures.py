@@ -11,18 +11,16 @@ weighted sum of the y's; the MLP uses the first to select from the second.
 """
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import first_crossing
 from hopscope.studies.chains import measures as chains
+from hopscope.studies.chains.measures import Rows
 from hopscope.study.measure import Context, measure
 from hopscope.theory.posteriors import elimination_floor, training_floor
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Rows = Iterator[dict[str, Any]]
 
 SCORES = ("elimination", "recall", "mass_recalled")
 """What is followed through training."""
