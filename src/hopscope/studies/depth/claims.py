@@ -122,7 +122,7 @@ def claims(options: Options) -> list[Claim]:
             source_n=values.MOST_STEPS, at_scale=partial(values.lacks_of_depths, options),
         ),
         claim(
-            "N13b", values.losses_below_minimum, enough,
+            "N13b", partial(values.losses_below, "exact minimum", every_step=True), enough,
             statement="No trained model learns a step with fewer layers than the exact minimum.",
             source=own,
             protocol="final partial loss of every step, in every model that has fewer layers than its exact minimum: "

@@ -335,24 +335,26 @@ def layers_above_a_wrong_bound(evidence: "Evidence") -> Samples:
     return Samples([min(layers - math.log2(2 * steps) for steps, layers in exact_cases())], unit="case")
 
 
-def below(least: Least, options: Options, evidence: "Evidence") -> "pd.DataFrame":
-    """The models that are asked for the whole chain and have fewer layers than the bound, or the exact minimum."""
+def losses_below(least: Least, options: Options, evidence: "Evidence", every_step: bool = False) -> Samples:
+    """Final partial loss of x_D (R9b, R9c), or of every step (N13b), of models with too few layers for it.
 
-    def limit(each: Cell) -> float:
-        exact = options.under(each.reading).exact(each.steps)[each.steps]
-        return theorem_bound(each.steps) if least == "bound" else exact
+    These are fewer than the bound for the step, or than its exact minimum.
+    """
 
-    found = models(options, evidence, "IC")
-    return found.loc[[member for member, each in found["cell"].items() if each.layers < limit(each)]]
+    def limit(each: Cell, step: int) -> float:
+        exact = options.under(each.reading).exact(each.steps)[step]
+        return theorem_bound(step) if least == "bound" else exact
 
-
-def losses_below(least: Least, options: Options, evidence: "Evidence") -> Samples:
-    """Final partial loss of x_D of every model with fewer layers than the bound, or the exact minimum (R9b, R9c)."""
-    found, last = below(least, options, evidence), f"step_{options.steps}"
-    if found.empty:
-        return Samples([], unit="run", note=f"no run has fewer layers than the {least}")
-    error, missing = errors(options, evidence, found, last), reading_lacks(options, found, depths=False)
-    return by_run(evidence, found, last, error=error, missing=missing)
+    found, values, seeds, error = models(options, evidence, "IC"), list[float](), list[int](), list[float]()
+    for step in range(1 if every_step else options.steps, options.steps + 1):
+        few = found.loc[[at for at, each in found["cell"].items() if each.layers < limit(each, step)]]
+        if len(few):
+            values += few[f"step_{step}"].tolist()
+            seeds += few["seed"].tolist()
+            error += errors(options, evidence, few, f"step_{step}")
+    missing = reading_lacks(options, found, depths=False) if values and not every_step else ""
+    note = "" if values else f"no run has fewer layers than the {least}"
+    return Samples(values, "pair" if every_step else "run", seeds, error=error, missing=missing, note=note)
 
 
 def above_minimum(options: Options, evidence: "Evidence") -> Samples:
@@ -363,18 +365,6 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
             learned = found["layers"][found[f"step_{step}"] < OWN_LEARNED]
             above.append(min(learned, default=math.inf) - least)
     return Samples(above, unit="case", note="" if above else "no models were asked for the whole chain")
-
-
-def losses_below_minimum(options: Options, evidence: "Evidence") -> Samples:
-    """Final partial loss of every step that a model has too few layers for, by the exact minimum (N13)."""
-    found, least = models(options, evidence, "IC"), options.exact(options.steps)
-    values, seeds, error = list[float](), list[int](), list[float]()
-    for step, layers in least.items() if len(found) else ():
-        few, part = found[found["layers"] < layers], f"step_{step}"
-        values += few[part].tolist()
-        seeds += few["seed"].tolist()
-        error += errors(options, evidence, few, part)
-    return Samples(values, unit="pair", cluster=seeds, error=error)
 
 
 def unsettled(options: Options) -> list[str]:
