@@ -12,6 +12,7 @@ from itertools import combinations, permutations, starmap
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from hopscope.claims import Samples
 from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing
 from hopscope.studies.chains.circuits import PREFIX, Proof
 from hopscope.studies.chains.evidence import LEARNED
@@ -19,6 +20,8 @@ from hopscope.studies.chains.measures import Rows
 from hopscope.study.measure import Context, measure
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hopscope.circuits.circuit import Circuit, Path
     from hopscope.circuits.execution import Pass
     from hopscope.circuits.reader import Reading
@@ -247,12 +250,18 @@ def _unseen(context: Context, model: "Transformer", reading: "Reading") -> Rows:
 # Circuits of several members, or of several readings of one, beside each other.
 
 
-def graphs_of(reading: "Reading") -> Circuits:
-    """The minimal circuits of a reading as graphs of reads: which rows read what, whatever layer and head do it."""
-    return frozenset(
-        frozenset((path.query, path.target or path.rule.kind) for path in circuit.paths)
-        for circuit, _ in reading.minimal
-    )
+def graphs_of(reading: "Reading", by_layer: bool = False) -> Circuits:
+    """The minimal circuits of a reading as graphs of reads: which rows read what, in which layer or in any.
+
+    Heads are left out, because those of a layer have no order: two that do the same by another head do the same.
+    """
+
+    def read(path: "Path") -> Hashable:
+        return (
+            (path.layer, path.query, path.read) if by_layer else (path.query, path.target or path.rule.kind)
+        )
+
+    return frozenset(frozenset(map(read, circuit.paths)) for circuit, _ in reading.minimal)
 
 
 def path_distance(one: Circuits, other: Circuits) -> float:
@@ -277,6 +286,27 @@ def reading_of(context: Context, file: str, member: int, proof: Proof = "both") 
 
     arrays, _ = load_checkpoint(context.run.path / file)
     return Reading.model_validate_json(arrays[f"reading-{member}.{proof}-0"].tobytes())
+
+
+def farther(between: "pd.DataFrame", own: "pd.Series[float]", least: int, why_none: str) -> Samples:
+    """How much farther each is from the others, on average, than its own number; `between` is `[one, other]`.
+
+    One without a distance to some other is left out, the emptiest first.  They are resampled, as pairs share them.
+    """
+    import numpy as np
+
+    from hopscope.claims.intervals import excess_interval
+
+    known = own.dropna().index
+    kept = between.reindex(index=known, columns=known).mask(np.eye(len(known), dtype=bool), 0.0)
+    while kept.isna().any(axis=None):
+        emptiest = kept.isna().sum(axis=1).idxmax()
+        kept = kept.drop(index=emptiest, columns=emptiest)
+    if len(kept) < least:
+        return Samples([], unit="seed", note=why_none)
+    alone = own[kept.index]
+    beyond = (kept.sum(axis=1) / (len(kept) - 1) - alone).reindex(own.index)
+    return Samples(beyond, unit="seed", interval=excess_interval(kept.to_numpy(), alone.to_numpy()))
 
 
 @measure(when="run", needs=(circuits,))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.studies.chains import circuits as chains
 from hopscope.studies.chains.circuits import ChainOptions, Place, Proof
+from hopscope.studies.chains.readings import farther
 from hopscope.studies.chains.recipe import COMPLETED
 from hopscope.study.study import Study
 
@@ -86,19 +87,11 @@ def distinct_circuits(options: ChainOptions, evidence: "Evidence", proof: Proof)
 
 
 def _apart(evidence: "Evidence", proof: Proof) -> Samples:
-    from hopscope.claims.intervals import excess_interval
-
+    rows = chains.rows_of(evidence, f"{chains.PREFIX[proof]}circuit_graph_distance")
+    other = rows["part"].str.removeprefix("member ").astype(int)
+    between = rows.assign(other=other).set_index(["member", "other"])["value"].unstack()
     within = chains.of_read(evidence, proof, "reread_graph_distance")
-    known = within.dropna()
-    if len(known) < 2:
-        return chains.by_seed({}, "fewer than two members that learned the chain were read twice")
-    rows = evidence.rows(f"{chains.PREFIX[proof]}circuit_graph_distance")
-    table = rows.assign(other=rows["part"].str.removeprefix("member ").astype(int))
-    wide = table.pivot_table(index="member", columns="other", values="value")
-    between = wide.reindex(index=known.index, columns=known.index).fillna(0.0)
-    beyond = between.sum(axis=1) / (len(known) - 1) - known
-    interval = excess_interval(between.to_numpy(), known.tolist())
-    return Samples(beyond.reindex(within.index), unit="seed", interval=interval)
+    return farther(between, within, 2, "fewer than two members that learned the chain were read twice")
 
 
 def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
