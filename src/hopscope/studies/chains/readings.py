@@ -46,8 +46,8 @@ def circuits(context: Context) -> Rows:
     * `learned`, `learned_all`; by proof `was_read`, `circuit_loss` (parts `full`, `rules`, `recomputed`, `complement`,
       `random_circuits`), `heads` (of `rules_reading_heads`: those that read single tokens), `heads_needed` (one less
       where two could be one), `paths`, `minimal_circuits`, `first_read_links_pair`;
-    * of each path `mean_attention`, `loss_without_MODE`, `to_one_token`, `needed_for`, `rise_if_exchanged`; `attention`
-      at each checkpoint; time `formed`, also of a step: when the last of its reads had;
+    * of each path `mean_attention`, `loss_without_MODE`, `to_one_token`, `needed_for`; `attention` at each checkpoint;
+      time `formed`, also of a step: when the last of its reads had;
     * times `fell` and `fell_for_good` of the loss of a step under one half;
     * by the rules `unseen_loss`, and `unseen_loss_without` a read of a single token;
     * where members are read again, `reread_graph_distance`.
@@ -165,9 +165,6 @@ def _of_circuit(reading: "Reading", proof: Proof) -> Rows:
         if (needed := _number(evidence.needed_for)) is not None:
             found["needed_for"] = needed
         yield from numbers(found, **_where(path))
-        for thing, rise in evidence.carries.items():
-            part = f"{path.query}: {thing}"
-            yield from numbers({"rise_if_exchanged": rise}, layer=path.layer, head=path.head, part=part)
 
 
 def _of_first_head(paths: "Iterable[Path]") -> "list[Path]":
