@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Samples
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hopscope.runs import Evidence
 
 LEARNED = 0.5
@@ -56,12 +58,12 @@ def learned_in(cells: Mapping[str, tuple[str, int | str]]) -> Callable[["Evidenc
     return lambda evidence: {part: learned(evidence, *cell) for part, cell in cells.items()}
 
 
-def steps_learned(evidence: "Evidence", label: str, steps: int) -> dict[int, float]:
-    """Seed → how many of the steps 1 … `steps` a configuration learned; NaN where it diverged."""
-    if not has(evidence, label):
-        return {}
-    total = sum(learned(evidence, label, step) for step in range(1, steps + 1))
-    return {evidence.seeds[member]: float(value) for member, value in total.items()}
+def steps_learned(evidence: "Evidence", label: str, steps: int) -> "pd.Series[float]":
+    """By seed: how many of the steps 1 … `steps` a configuration learned; NaN where it diverged, empty without it."""
+    import pandas as pd
+
+    each = (learned(evidence, label, step) for step in range(1, steps + 1))
+    return sum(each).rename(evidence.seeds) if has(evidence, label) else pd.Series(dtype=float)
 
 
 def final_rows(

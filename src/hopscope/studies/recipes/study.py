@@ -144,9 +144,7 @@ DECIDES, COUNTS = "steps lost without the detail that counts most", "steps lost 
 
 def steps_of(evidence: "Evidence", shape: str, on: tuple[str, ...]) -> "pd.Series[float]":
     """Steps that a recipe learned at a shape, by seed; empty where it was not trained."""
-    import pandas as pd
-
-    return pd.Series(steps_learned(evidence, recipe(shape, on).label, STEPS), dtype=float)
+    return steps_learned(evidence, recipe(shape, on).label, STEPS)
 
 
 def lost_without(evidence: "Evidence", shape: str, detail: str) -> "pd.Series[float]":
@@ -226,11 +224,8 @@ def slope(evidence: "Evidence", heads: int, resamples: int = 200) -> Samples:
     import numpy as np
     import pandas as pd
 
-    tried = {
-        at: steps
-        for at, each in starts(heads).items()
-        if (steps := steps_learned(evidence, each.label, STEPS))
-    }
+    every = {at: steps_learned(evidence, each.label, STEPS) for at, each in starts(heads).items()}
+    tried = {at: steps for at, steps in every.items() if len(steps)}
     whole = pd.DataFrame(tried).dropna()  # a seed of which one model diverged has no slope
     places = [(gamma, math.log(layers)) for gamma, layers in tried]
     learned = (whole == STEPS).to_numpy(float)
@@ -310,12 +305,10 @@ CLAIMS = (
 
 def rows(trained: Iterable[Trained], evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Of each configuration that the run has: mean number of learned steps, and the median time of the last one."""
-    import pandas as pd
-
     for each in trained:
-        if not (found := steps_learned(evidence, each.label, STEPS)):
+        if not has(evidence, each.label):
             continue
-        steps = pd.Series(found).dropna()
+        steps = steps_learned(evidence, each.label, STEPS).dropna()
         mean, ends = float(steps.mean()), list[float]()
         if mean > STEPS - 1 and "learned_at" in evidence:
             times = evidence.last("learned_at", configuration=each.label, part=f"step_{STEPS}")
