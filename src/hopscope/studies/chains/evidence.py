@@ -40,7 +40,6 @@ def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
 
 
 def has(evidence: "Evidence", label: str) -> bool:
-    """Whether the run has models of a configuration."""
     return label in {*evidence.configurations.values()}
 
 

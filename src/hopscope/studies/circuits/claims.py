@@ -161,7 +161,6 @@ def first_and_rest(options: ChainOptions, evidence: "Evidence") -> Samples:
 
 
 def claims(options: ChainOptions, study: Study) -> list[Claim]:
-    """The ledger of the study."""
     D, random = options.steps, {"loss of random circuits of the same size": random_circuits}
     paper = partial(chains.of_paper, options)
     own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST)

@@ -10,7 +10,6 @@ from hopscope.studies.depth.options import Options
 
 
 def claims(options: Options) -> list[Claim]:
-    """The ledger of the study."""
     trust = (
         "the task (held-out samples have a stream of their own, and every sample equals a plain reference), and the "
         "ensemble, tested against plain modules"

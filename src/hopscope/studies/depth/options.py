@@ -159,7 +159,6 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         return loss if self.chains in (1, paper) else loss * (1 - 1 / self.chains) / (1 - 1 / paper)
 
     def fields_of(self, cell: Cell) -> dict[str, Any]:
-        """All fields of a configuration that the options decide."""
         here, targets = self.under(cell.reading), "ic" if cell.asked == "IC" else "last"
         found = here.overrides(cell.steps, targets, cell.layers, here.head_size)
         return found | {name: value for name, value in cell.reading if name == "completion"}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def configurations(options: Options, study: Study) -> list[Configuration]:
-    """Both panels, and then the sweeps, with their seeds."""
     cells = options.cells(study.completion, study.seeds)
     return [
         Configuration(label=each.label, overrides=options.fields_of(each), seeds=seeds)
@@ -32,7 +31,6 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Both panels of the paper's Figure 4, how models learn, and the sweeps over readings."""
     plateau, ends = 1 - 1 / options.chains, (0.0, 1.05)
     parts = [f"step_{step}" for step in range(1, options.steps + 1)]
     look: Any = {"levels": {"plateau": plateau, "learned": LEARNED}, "ends": ends}

@@ -106,12 +106,10 @@ def reading_lacks(options: Options, found: "pd.DataFrame", depths: bool = True) 
 
 
 def few_depths(count: int) -> list[str]:
-    """How many depths fewer than the paper there are, in words."""
     return [f"{count} of {PAPER_DEPTHS} depths"] * (count < PAPER_DEPTHS)
 
 
 def seeds_lacking(options: Options, evidence: "Evidence", asked: Asked) -> list[str]:
-    """How many seeds fewer than the paper some depth has, in words."""
     found = models(options, of_reading(options, evidence), asked)
     seeds = int(found.groupby("layers").size().min()) if len(found) else 0
     return [f"{seeds} of {PAPER_SEEDS} seeds"] * (seeds < PAPER_SEEDS)
@@ -155,7 +153,6 @@ def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Sample
 
 
 def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
-    """What a run lacks for N15, in words."""
     if not options.layers_last:
         return ""
     words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3) + unsettled(options)
@@ -368,7 +365,6 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
 
 
 def unsettled(options: Options) -> list[str]:
-    """What is lacking to say that something is *not* learned, in words."""
     steps = options.training_steps
     return [f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss"] * (steps < SETTLED_STEPS)
 

@@ -37,7 +37,6 @@ def events(evidence: "Evidence", steps: int, members: list[int]) -> dict[Event, 
 
 
 def words_of(event: Event) -> str:
-    """An event in words."""
     return EVENTS[event[0]].format(symbol(event[1]))
 
 
@@ -106,7 +105,6 @@ def precedence_rows(options: ChainOptions, evidence: "Evidence") -> Rows:
 
 
 def clamp_rows(evidence: "Evidence") -> list[dict[str, Any]]:
-    """Losses at the end of each run of a member that was trained again."""
     metrics = [name for name in evidence.metrics if name.startswith("clamped_loss_step_")]
     rows = sorted(rows_of(evidence, *metrics).to_dict("records"), key=lambda row: row["step"])
     last = {(row["metric"], row["member"], row["part"]): {**row, "step": None} for row in rows}
@@ -114,7 +112,6 @@ def clamp_rows(evidence: "Evidence") -> list[dict[str, Any]]:
 
 
 def event_figures(options: ChainOptions, clamped: bool) -> list[charts.Figure]:
-    """What the study draws beside the shared figures; members trained again where there are some."""
     steps = {f"step_{step}": symbol(step) for step in range(1, options.steps + 1)}
     words = {LEFT_ALONE: LEFT_ALONE} | {f"clamped_loss_{part}": of for part, of in steps.items()}
     for part, of in steps.items():

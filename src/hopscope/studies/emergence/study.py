@@ -58,12 +58,10 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
 
 
 def claims(options: Options) -> list[Claim]:
-    """The paper's, and of members that are trained again from the start also what needs what."""
     return [*claims_of_paper(options), *(needs.claims() if options.clamp_from == "start" else ())]
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Timelines, orders and circuits; members trained again where there are some."""
     return [*shared_figures(options), *event_figures(options, options.clamped > 0)]
 
 

@@ -64,7 +64,6 @@ class Options(Config):
 
 
 def label(steps: int, layers: int, targets: str = "ic") -> str:
-    """What a configuration is called."""
     return f"D={steps}, {counted(layers, 'layer')}" + ("" if targets == "ic" else f", {symbol(steps)} alone")
 
 
@@ -73,7 +72,6 @@ WITH, WITHOUT = label(STEPS, LAYERS), label(STEPS, LAYERS, "last")
 
 
 def configurations(options: Options) -> list[Configuration]:
-    """Both models of the first experiment, and the grid of the third."""
     grid = [(steps, layers, "ic") for steps in range(1, options.most_steps + 1) for layers in options.layers]
     cells = dict.fromkeys([(STEPS, LAYERS, "ic"), (STEPS, LAYERS, "last"), *grid])
     names = ("task.steps", "model.layers", "task.targets")
@@ -186,7 +184,6 @@ def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
 
 
 def claims(options: Options) -> list[Claim]:
-    """What the summary of the paper says of the first experiments."""
     source = "summary of the paper, first experiments"
     lacks = partial(smaller_than, steps=TRAINING.steps, width=QUICK.width)
     claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=lacks)
@@ -240,7 +237,6 @@ def claims(options: Options) -> list[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """What the curriculum does, and which heads are used."""
     both = {WITH: "with the implicit curriculum", WITHOUT: f"{symbol(STEPS)} alone"}
     return [
         charts.curves(["loss_step_1", "loss_step_2"], by="metric", panel="configuration", name="curriculum",

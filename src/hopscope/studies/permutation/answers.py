@@ -20,7 +20,6 @@ PIECE = 1024
 
 
 def predicted(model: Transformer, batch: Batch) -> Found:
-    """Each member's probabilities."""
     return torch.cat([model(piece.inputs).softmax(-1) for piece in batch.pieces(PIECE)], 1)
 
 

@@ -60,12 +60,10 @@ _INTERVENTIONS = f"{_MACHINERY}; the interventions, tested on hand-built models 
 
 
 def of(name: str, metric: str, measure: str = "probes", **where: Any) -> Value:
-    """A metric of a configuration."""
     return partial(read.measured, name, metric, measure=measure, **where)
 
 
 def metrics(parts: Iterable[str], name: str, measure: str = "probes", **where: Any) -> Value:
-    """Several metrics of a configuration, as parts."""
     return together({metric: of(name, metric, measure, **where) for metric in parts})
 
 
@@ -76,7 +74,6 @@ def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -
 
 
 def claims(options: Options, study: "Study") -> list[Claim]:
-    """The ledger of the presentation."""
     task, ledger, of_reading = study.task, list[Claim](), read.readings_of(options, study)
     assert isinstance(task, Permutation)
     values, default = task.values, next(iter(of_reading.values()))

@@ -25,7 +25,6 @@ ABLATIONS = {
 
 
 def figures(options: Options, study: "Study") -> list[Figure]:
-    """Every figure that a run has something to show in."""
     task, base, grid = study.task, options.base, options.grid
     assert isinstance(task, Permutation)
     whole = [name for name in base if name in options.whole]

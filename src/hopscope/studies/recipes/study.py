@@ -91,7 +91,6 @@ def recipe(shape: str, on: tuple[str, ...]) -> Trained:
 
 
 def without(detail: str) -> tuple[str, ...]:
-    """All details but one, in their order."""
     return tuple(name for name in OFF if name != detail)
 
 
@@ -124,7 +123,6 @@ def recipes(parts: Iterable[str]) -> dict[tuple[str, ...], bool]:
 
 
 def configurations(options: Options, study: Study) -> Iterator[Configuration]:
-    """All that is trained, by label."""
     most = max(study.seeds, options.decisive_seeds)
     for shape in SHAPES:
         for on, decides in recipes(options.parts).items():
@@ -179,14 +177,12 @@ def not_learned(evidence: "Evidence") -> dict[str, Samples]:
 
 
 def lacks(evidence: "Evidence", needed: int) -> list[str]:
-    """What a run lacks of the study as it is written, whatever the claim."""
     steps, seeds = asked_for(evidence, "training.steps"), len(set(evidence.seeds.values()))
     words = [f"{steps} of {QUICK_TRAINING.steps} training steps"] * (steps < QUICK_TRAINING.steps)
     return words + [f"{seeds} of {needed} seeds"] * (seeds < needed)
 
 
 def lacks_of_details(evidence: "Evidence") -> str:
-    """What a run lacks for N12, in words."""
     words = lacks(evidence, SEEDS_NEEDED)
     for shape in SHAPES:
         absent = [name for name in SCHEDULE if steps_of(evidence, shape, without(name)).empty]
@@ -248,12 +244,10 @@ def slope(evidence: "Evidence", heads: int, resamples: int = 200) -> Samples:
 
 
 def slopes(evidence: "Evidence") -> dict[str, Samples]:
-    """The slope of the threshold, by number of heads."""
     return {counted(heads, "head"): slope(evidence, heads) for heads in HEADS}
 
 
 def lacks_of_starts(evidence: "Evidence") -> str:
-    """What a run lacks for N16, in words."""
     absent = sum(not has(evidence, each.label) for each in ALL_STARTS)
     words = [f"{absent} of {len(ALL_STARTS)} starts not tried"] * bool(absent)
     return ", ".join([*lacks(evidence, SEEDS_NEEDED), *words])
@@ -319,7 +313,6 @@ def rows(trained: Iterable[Trained], evidence: "Evidence") -> Iterator[dict[str,
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """A row for each recipe, a column for each shape; and the same of starts and models, where they were trained."""
     cells = {"recipes": [recipe(shape, on) for shape in SHAPES for on in recipes(options.parts)]}
     cells |= {"starts": [*ALL_STARTS]} if "starts" in options.parts else {}
     look: Any = {"title": "steps learned", "ends": (0.0, float(STEPS))}
