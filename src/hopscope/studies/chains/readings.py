@@ -99,11 +99,8 @@ def _of_member(
     whole = len(first.learned) == options.steps
     for proof, of in readings.items() if whole and len(proofs) == 2 else ():
         of += [read(model, task, options.reader(proof).again(1 + at)) for at in range(options.read_again)]
-    texts = {
-        f"{proof}-{at}": np.frombuffer(each.model_dump_json().encode(), np.uint8)
-        for proof, of in readings.items()
-        for at, each in enumerate(of)
-    }
+    every = [(f"{proof}-{at}", each) for proof, of in readings.items() for at, each in enumerate(of)]
+    texts = {name: np.frombuffer(each.model_dump_json().encode(), np.uint8) for name, each in every}
     same = {"member": member, "file": context.save(f"reading-{member}", texts)}
     if first.circuit.paths:
         shown = spread(steps, MOST_CHECKPOINTS)
@@ -182,10 +179,8 @@ def _of_formation(reading: "Reading", models: "list[tuple[int, Transformer]]", c
     from hopscope.circuits.history import formation
     from hopscope.circuits.reader import READ
 
-    needed = {
-        (path.layer, path.head, path.query): _number(evidence.needed_for)
-        for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
-    }
+    pairs = zip(reading.circuit.paths, reading.evidence, strict=True)
+    needed = {(path.layer, path.head, path.query): _number(each.needed_for) for path, each in pairs}
     of_steps = defaultdict[int | None, dict[str, list[Crossing]]](lambda: defaultdict(list))
     for path, attention in formation(reading.circuit, models, context.task, SEQUENCES):
         for step, value in attention.items():
@@ -254,9 +249,8 @@ def graphs_of(reading: "Reading", by_layer: bool = False) -> Circuits:
     """
 
     def read(path: "Path") -> Hashable:
-        return (
-            (path.layer, path.query, path.read) if by_layer else (path.query, path.target or path.rule.kind)
-        )
+        what = path.read if by_layer else path.target or path.rule.kind
+        return path.layer if by_layer else None, path.query, what
 
     return frozenset(frozenset(map(read, circuit.paths)) for circuit, _ in reading.minimal)
 

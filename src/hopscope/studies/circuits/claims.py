@@ -67,10 +67,8 @@ def random_circuits(evidence: "Evidence") -> Samples:
 def few_heads(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """How many heads the circuit has, and whether the first that reads a single token links the tokens of a pair."""
     metrics = "reading_heads" if proof == "rules" else "heads", "first_read_links_pair"
-    return {
-        name: chains.by_seed(chains.of_read(evidence, proof, metric))
-        for name, metric in zip(R5, metrics, strict=True)
-    }
+    found = (chains.by_seed(chains.of_read(evidence, proof, metric)) for metric in metrics)
+    return dict(zip(R5, found, strict=True))
 
 
 def own_distance(evidence: "Evidence") -> Samples:

@@ -19,13 +19,8 @@ def claims(options: Options) -> list[Claim]:
         id: str, judged: values.Value, control: tuple[str, values.Value] | None, /, **more: Any
     ) -> Claim:
         controls: dict[str, Any] = {control[0]: partial(control[1], options)} if control else {}
-        return Claim(
-            id=id,
-            trust=trust,
-            readings=partial(values.by_reading, options, judged),
-            controls=controls,
-            **more,
-        )
+        readings = partial(values.by_reading, options, judged)
+        return Claim(id=id, trust=trust, readings=readings, controls=controls, **more)
 
     enough = ("the deepest models", partial(values.with_curriculum, step=options.steps))
     curriculum = ("the same symbol with the curriculum, deepest models",

@@ -116,9 +116,8 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         if len(readings := self.readings(completion)) > 1:
             middle = {self.layers[len(self.layers) // 2], self.layers[-1]} if self.layers else set()
             panels: tuple[tuple[Asked, int], ...] = (("IC", self.steps), ("non-IC", self.steps_last))
-            for reading, panel, layers in product(
-                readings, panels, self.sweep_layers or sorted({1, *middle})
-            ):
+            swept = self.sweep_layers or sorted({1, *middle})
+            for reading, panel, layers in product(readings, panels, swept):
                 cell = Cell(*panel, layers, reading)
                 found[cell] = max(self.sweep_seeds, found.get(cell, 0))
         return found

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 
-def configurations(options: Options, study: Study) -> list[Configuration]:
-    cells = options.cells(study.completion, study.seeds)
-    return [
-        Configuration(label=each.label, overrides=options.fields_of(each), seeds=seeds)
-        for each, seeds in cells.items()
-    ]
+def configurations(options: Options, study: Study) -> Iterator[Configuration]:
+    for each, seeds in options.cells(study.completion, study.seeds).items():
+        yield Configuration(label=each.label, overrides=options.fields_of(each), seeds=seeds)
 
 
 # What is drawn.

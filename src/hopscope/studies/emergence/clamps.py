@@ -83,11 +83,8 @@ def _reads(reading: "Reading") -> "dict[str, list[Path]]":
     # For each step the paths that do the read of a single token whose removal costs most of those for the step.
     # Several heads may do one read, and while one of them is clamped another would serve.
     found: dict[str, list[Path]] = {}
-    pairs = [
-        (path, evidence)
-        for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
-        if path.rule.kind in ("related", "own_chain") and evidence.needed_for is not None
-    ]
+    kinds, every = ("related", "own_chain"), zip(reading.circuit.paths, reading.evidence, strict=True)
+    pairs = [(path, own) for path, own in every if path.rule.kind in kinds and own.needed_for is not None]
     for path, evidence in sorted(pairs, key=lambda pair: -pair[1].removed["recomputed"]):
         same = [each for each, _ in pairs if (each.roles, each.target) == (path.roles, path.target)]
         found.setdefault(evidence.needed_for or "", same)

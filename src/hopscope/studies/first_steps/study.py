@@ -6,7 +6,7 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,13 +71,12 @@ WITH, WITHOUT = label(STEPS, LAYERS), label(STEPS, LAYERS, "last")
 """The two models of the first experiment."""
 
 
-def configurations(options: Options) -> list[Configuration]:
+def configurations(options: Options) -> Iterator[Configuration]:
     grid = [(steps, layers, "ic") for steps in range(1, options.most_steps + 1) for layers in options.layers]
     cells = dict.fromkeys([(STEPS, LAYERS, "ic"), (STEPS, LAYERS, "last"), *grid])
     names = ("task.steps", "model.layers", "task.targets")
-    return [
-        Configuration(label=label(*each), overrides=dict(zip(names, each, strict=True))) for each in cells
-    ]
+    for each in cells:
+        yield Configuration(label=label(*each), overrides=dict(zip(names, each, strict=True)))
 
 
 # What is measured beside the losses.
