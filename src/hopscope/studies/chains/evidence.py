@@ -32,6 +32,11 @@ def asked_for(evidence: "Evidence", name: str) -> Any:
     return value
 
 
+def few(found: int, wanted: int, what: str) -> list[str]:
+    """Where there are fewer than wanted, that this is lacking, such as `40 of 400 steps`; else nothing."""
+    return [f"{found:,} of {wanted:,} {what}"] if found < wanted else []
+
+
 def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
     """What a run lacks of its study, such as `40 of 400 steps, width 64, not 512`."""
     found, own = asked_for(evidence, "training.steps"), asked_for(evidence, "model.width")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hopscope.claims import Samples, at_least
 from hopscope.studies.chains.evidence import LEARNED
 from hopscope.studies.chains.measures import Rows
-from hopscope.studies.chains.readings import farther, graphs_of, path_distance, reading_of
+from hopscope.studies.chains.readings import farther, graphs_of, numbers, path_distance, reading_of
 from hopscope.studies.curriculum.wide import open_claim
 from hopscope.study.measure import Context, measure
 
@@ -53,9 +53,7 @@ def _read_twice(context: Context, place: int) -> Rows:
     first, second = (read(model, task, each) for each in (config, config.again(1)))
     if last not in first.learned or last not in second.learned:
         return  # under one half, but not under what the reader asks for
-    text = {"both-0": np.frombuffer(first.model_dump_json().encode(), np.uint8)}
-    where = {"member": member, "file": context.save(f"reading-{member}", text)}
-    heads = first.circuit.heads
+    text, heads = np.frombuffer(first.model_dump_json().encode(), np.uint8), first.circuit.heads
     found = {
         "was_read": first.verdict == READ,
         "heads": len(heads),
@@ -63,8 +61,7 @@ def _read_twice(context: Context, place: int) -> Rows:
         "layers": len({layer for layer, _ in heads}),
         "reread": path_distance(graphs_of(first, by_layer=True), graphs_of(second, by_layer=True)),
     }
-    for metric, value in found.items():
-        yield {"metric": metric, "value": float(value), **where}
+    yield from numbers(found, member=member, file=context.save(f"reading-{member}", {"both-0": text}))
 
 
 @measure(when="run", needs=(circuits,))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from hopscope.claims.verdict import counted
+from hopscope.studies.chains.evidence import few
 from hopscope.studies.chains.recipe import COMPLETED, Recipe, check_names
 from hopscope.training.config import COMPLETION_NAMES, CompletionName, Training, completion_values
 
@@ -165,7 +166,7 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
     def deviations(self, asked: Asked, reading: Reading = ()) -> list[str]:
         """How models depart from what the paper states (section 7.1), in words; none is at scale."""
         here, (steps, said) = self.under(reading), (self.steps, 5) if asked == "IC" else (self.steps_last, 3)
-        changed = [f"{self.training_steps:,} of 10,000 steps"] * (self.training_steps < 10_000)
+        changed = few(self.training_steps, 10_000, "steps")
         changed += [f"D {steps}, not {said}"] * (steps != said)
         for name, (words, stated) in STATED.items():
             if (value := getattr(here, name)) != stated:

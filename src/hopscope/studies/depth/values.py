@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hopscope.claims import COMPLETIONS, Samples
 from hopscope.claims.crossings import first_crossing, order
 from hopscope.claims.verdict import counted
-from hopscope.studies.chains.evidence import LEARNED, asked_for
+from hopscope.studies.chains.evidence import LEARNED, asked_for, few
 from hopscope.studies.depth.options import Asked, Cell, Options, Reading, words_of
 from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
 from hopscope.theory.information_flow import Order as PairOrder
@@ -94,25 +94,22 @@ def by_reading(options: Options, value: Value, evidence: "Evidence") -> dict[str
 def lacks(options: Options, asked: Asked, evidence: "Evidence", depths: bool = True) -> str:
     """How models that are asked so depart from what the paper states; what it leaves open is no departure."""
     count = len(options.layers if asked == "IC" else options.layers_last)
-    return ", ".join(options.deviations(asked) + few_depths(count) * depths)
+    return ", ".join(options.deviations(asked) + few(count, PAPER_DEPTHS, "depths") * depths)
 
 
 def reading_lacks(options: Options, found: "pd.DataFrame", depths: bool = True) -> str:
     """What models of one reading lack because of it, in words; nothing under the study's own, which is said once."""
     asked, _, _, reading = found["cell"].iloc[0]
     own, words = options.deviations(asked), options.deviations(asked, reading)
-    more = [each for each in words if each not in own] + few_depths(found["layers"].nunique()) * depths
+    more = [each for each in words if each not in own]
+    more += few(found["layers"].nunique(), PAPER_DEPTHS, "depths") * depths
     return ", ".join(more) if reading else ""
-
-
-def few_depths(count: int) -> list[str]:
-    return [f"{count} of {PAPER_DEPTHS} depths"] * (count < PAPER_DEPTHS)
 
 
 def seeds_lacking(options: Options, evidence: "Evidence", asked: Asked) -> list[str]:
     found = models(options, of_reading(options, evidence), asked)
     seeds = int(found.groupby("layers").size().min()) if len(found) else 0
-    return [f"{seeds} of {PAPER_SEEDS} seeds"] * (seeds < PAPER_SEEDS)
+    return few(seeds, PAPER_SEEDS, "seeds")
 
 
 # R1 and N15: without the curriculum.
@@ -155,7 +152,8 @@ def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Sample
 def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
     if not options.layers_last:
         return ""
-    words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3) + unsettled(options)
+    words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3)
+    words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss")
     return ", ".join(words + seeds_lacking(options, evidence, "non-IC"))
 
 
@@ -297,10 +295,10 @@ def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = F
         return Samples([], unit="run", note="no run learned a step")
     learned = found["layers"].isin(found["layers"][ordered.dropna().index])
     seeds = found[learned].groupby("layers").size().min() if learned.any() else PAPER_SEEDS
-    few = "" if seeds >= PAPER_SEEDS else f"{seeds} of {PAPER_SEEDS} seeds at a depth"
     silent = len(found) - len(ordered)
     note = f"{silent} more learned no step, and have no order" if silent else ""
-    missing = ", ".join(filter(None, [reading_lacks(options, found), few]))
+    lacking = few(seeds, PAPER_SEEDS, "seeds at a depth")
+    missing = ", ".join(filter(None, [reading_lacks(options, found), *lacking]))
     return Samples(ordered, "run", found["seed"][ordered.index].tolist(), note=note, missing=missing)
 
 
@@ -344,11 +342,11 @@ def losses_below(least: Least, options: Options, evidence: "Evidence", every_ste
 
     found, values, seeds, error = models(options, evidence, "IC"), list[float](), list[int](), list[float]()
     for step in range(1 if every_step else options.steps, options.steps + 1):
-        few = found.loc[[at for at, each in found["cell"].items() if each.layers < limit(each, step)]]
-        if len(few):
-            values += few[f"step_{step}"].tolist()
-            seeds += few["seed"].tolist()
-            error += errors(options, evidence, few, f"step_{step}")
+        own = found.loc[[at for at, each in found["cell"].items() if each.layers < limit(each, step)]]
+        if len(own):
+            values += own[f"step_{step}"].tolist()
+            seeds += own["seed"].tolist()
+            error += errors(options, evidence, own, f"step_{step}")
     missing = reading_lacks(options, found, depths=False) if values and not every_step else ""
     note = "" if values else f"no run has fewer layers than the {least}"
     return Samples(values, "pair" if every_step else "run", seeds, error=error, missing=missing, note=note)
@@ -364,17 +362,12 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
     return Samples(above, unit="case", note="" if above else "no models were asked for the whole chain")
 
 
-def unsettled(options: Options) -> list[str]:
-    steps = options.training_steps
-    return [f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss"] * (steps < SETTLED_STEPS)
-
-
 def lacks_of_depths(options: Options, evidence: "Evidence", settled: bool = False) -> str:
     """What a run lacks for N13, in words; to find nothing, also a `settled` loss."""
     needed = max(options.exact(min(MOST_STEPS, options.steps)).values())
     absent = [str(n) for n in range(1, needed + 1) if n not in options.layers]
     words = [f"D {options.steps}, not {MOST_STEPS} or more"] * (options.steps < MOST_STEPS)
-    words += unsettled(options) if settled else []
+    words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss") if settled else []
     words += seeds_lacking(options, evidence, "IC")
     return ", ".join(words + [f"no models of {', '.join(absent)} layers"] * bool(absent))
 

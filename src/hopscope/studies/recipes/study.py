@@ -16,7 +16,7 @@ from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import asked_for, has, steps_learned
+from hopscope.studies.chains.evidence import asked_for, few, has, steps_learned
 from hopscope.studies.chains.measures import learned_at
 from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of
 from hopscope.study.study import Configuration, Study
@@ -178,8 +178,7 @@ def not_learned(evidence: "Evidence") -> dict[str, Samples]:
 
 def lacks(evidence: "Evidence", needed: int) -> list[str]:
     steps, seeds = asked_for(evidence, "training.steps"), len(set(evidence.seeds.values()))
-    words = [f"{steps} of {QUICK_TRAINING.steps} training steps"] * (steps < QUICK_TRAINING.steps)
-    return words + [f"{seeds} of {needed} seeds"] * (seeds < needed)
+    return few(steps, QUICK_TRAINING.steps, "training steps") + few(seeds, needed, "seeds")
 
 
 def lacks_of_details(evidence: "Evidence") -> str:
