@@ -72,6 +72,11 @@ def of_reading(options: Options, evidence: "Evidence", reading: Reading = ()) ->
     return evidence.where(configuration=[each.label for each in cells if each.reading == reading])
 
 
+def under(reading: Reading, options: Options, value: Value, evidence: "Evidence") -> Any:
+    """A value of the models that were trained under one reading."""
+    return value(options, of_reading(options, evidence, reading))
+
+
 def by_reading(options: Options, value: Value, evidence: "Evidence") -> dict[str, Judged]:
     """The value of a claim under each reading, the study's own first; a study that goes through none has one."""
     completion = asked_for(evidence, "completion")
@@ -81,11 +86,7 @@ def by_reading(options: Options, value: Value, evidence: "Evidence") -> dict[str
     # Where completions alone are tried, the readings are their names, by which a verdict combines them.
     whole = not options.departs and all(name == "completion" for reading in readings for name, _ in reading)
     own = completion if whole else "as configured"
-
-    def under(reading: Reading) -> Judged:
-        return lambda evidence: value(options, of_reading(options, evidence, reading))
-
-    return {words_of(each) or own: under(each) for each in readings}
+    return {words_of(each) or own: partial(under, each, options, value) for each in readings}
 
 
 # What they lack of the paper's protocol.
@@ -142,7 +143,6 @@ def losses_without_curriculum(options: Options, evidence: "Evidence", whole: boo
 
 def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Samples:
     """Control: final partial loss of a step, of the deepest models that are asked for the whole chain."""
-    evidence = of_reading(options, evidence)
     found = models(options, evidence, "IC")
     if found.empty or options.steps < step:
         return Samples([], unit="run", note="no model is asked for the whole chain as far as that symbol")
@@ -212,7 +212,7 @@ def growth_of_layers(options: Options, evidence: "Evidence") -> dict[str, Sample
 
 def growth_among_learned(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     """Control of R2: the same of the steps that a seed learns at some depth: others count one layer too many."""
-    found, grown = models(options, of_reading(options, evidence), "IC"), list[float]()
+    found, grown = models(options, evidence, "IC"), list[float]()
     for layers in needed_layers(options, found) if found["layers"].nunique() > 1 else ():
         # What is not known is not left out: NaN is not more than the deepest.
         learned = layers[~(layers > found["layers"].max())]
@@ -256,7 +256,7 @@ def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
     """
     import numpy as np
 
-    found = losses_by_depth(models(options, of_reading(options, evidence), "IC"))
+    found = losses_by_depth(models(options, evidence, "IC"))
     apart = list[float]()
     for one, other in pairwise([*found, *found[: len(found) > 1]]):
         away = abs(other - one)
@@ -268,10 +268,11 @@ def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
 
 
 def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = False) -> Samples:
-    """In how many neighbouring steps each model learned the later one first (or the earlier one: `reverse`).
+    """In how many neighbouring steps each model learned the later one first.
 
     Two crossings within one evaluation interval are a tie, which is no disorder; a step that was never learned comes
-    after those that were.  A model that learned nothing says nothing about an order.
+    after those that were.  A model that learned nothing says nothing about an order.  `reverse`, the control of R3: the
+    earlier one first; if that is none, the order was never seen.
     """
     import pandas as pd
 
@@ -300,11 +301,6 @@ def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = F
     lacking = few(seeds, PAPER_SEEDS, "seeds at a depth")
     missing = ", ".join(filter(None, [reading_lacks(options, found), *lacking]))
     return Samples(ordered, "run", found["seed"][ordered.index].tolist(), note=note, missing=missing)
-
-
-def steps_in_order(options: Options, evidence: "Evidence") -> Samples:
-    """Control of R3: if no earlier step came first by more than a tie, the order was never seen."""
-    return steps_out_of_order(options, of_reading(options, evidence), reverse=True)
 
 
 # R9 and N13: what theory says.
