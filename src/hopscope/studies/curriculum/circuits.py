@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from hopscope.claims import Samples, at_least
+from hopscope.studies.chains.circuits import last_of
 from hopscope.studies.chains.evidence import LEARNED
 from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import farther, graphs_of, numbers, path_distance, reading_of
@@ -100,10 +101,8 @@ def excess(evidence: "Evidence") -> Samples:
 
 def rereading(evidence: "Evidence") -> Samples:
     """By seed: distance of two readings of one model less that between seeds of one way to ask."""
-    import pandas as pd
-
     pairs = between_seeds(evidence, same_way=True)
-    again = evidence.last("reread") if "reread" in evidence else pd.Series(dtype=float)
+    again = last_of(evidence, "reread", evidence.members)
     own = again.groupby(evidence.seeds).mean().reindex(pairs.index)
     return farther(-pairs, -own, LEAST, TOO_FEW)
 
