@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hopscope.circuits.reader import Reading
     from hopscope.models.transformer import Transformer
 
+    Models = list[tuple[int, Transformer]]
+
 Circuits = frozenset[frozenset[Any]]
 """A set of circuits, of each its paths."""
 
@@ -58,7 +60,7 @@ def circuits(context: Context) -> Rows:
     gone = context.unit.diverged_at(context.step or 0)
 
     @cache
-    def ensembles() -> "list[tuple[int, Transformer]]":
+    def ensembles() -> "Models":
         return [(step, context.at(context.unit, step).ensemble) for step in context.unit.steps]
 
     for place, member in enumerate(context.members):
@@ -82,9 +84,7 @@ def time_rows(event: str, found: Crossing, **where: Any) -> Rows:
     return numbers({f"{event}{end}": value for end, value in ends.items()}, **where)
 
 
-def _of_member(
-    context: Context, ensembles: "Callable[[], list[tuple[int, Transformer]]]", place: int
-) -> Rows:
+def _of_member(context: Context, ensembles: "Callable[[], Models]", place: int) -> Rows:
     import numpy as np
 
     from hopscope.circuits.reader import READ, read
@@ -175,7 +175,7 @@ def _links_a_pair(path: "Path") -> bool:
     return pair and {query[0], target[0]} == {"first", "second"}
 
 
-def _of_formation(reading: "Reading", models: "list[tuple[int, Transformer]]", context: Context) -> Rows:
+def _of_formation(reading: "Reading", models: "Models", context: Context) -> Rows:
     from hopscope.circuits.history import formation
     from hopscope.circuits.reader import READ
 

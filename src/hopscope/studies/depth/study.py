@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, final_rows, symbol
-from hopscope.studies.chains.measures import explorer, final, learned_at, least_layers, retrieval
+from hopscope.studies.chains.measures import Rows, explorer, final, learned_at, least_layers, retrieval
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.options import Cell, Options
@@ -50,9 +50,7 @@ def figures(options: Options) -> list[charts.Figure]:
     return found
 
 
-def by_layers(
-    cells: Iterable[Cell], parts: Iterable[str | None], evidence: "Evidence"
-) -> Iterator[dict[str, Any]]:
+def by_layers(cells: Iterable[Cell], parts: Iterable[str | None], evidence: "Evidence") -> Rows:
     """Final losses of some configurations by their layers: of parts, or of the whole (`None`)."""
     for cell, part in product(cells, parts):
         told = {"asked": f"{cell.asked}, D = {cell.steps}", "layers": cell.layers}
