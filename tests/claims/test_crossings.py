@@ -5,15 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.claims.crossings import (
-    Crossing,
-    earliest,
-    first_crossing,
-    last_crossing,
-    latest,
-    order,
-    rise,
-)
+from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing, order
 
 NEVER = Crossing(None, None, None, 100.0)
 CURVES = st.lists(st.floats(-10, 10), min_size=1, max_size=17)
@@ -72,22 +64,11 @@ def test_order(first, second, expected):
 
 
 def test_what_never_came_is_later_than_all():
-    one, two, three = within(0, 2), within(2, 4), within(4, 6)
-    assert (earliest([NEVER, two, one]), latest([two, three, one])) == (one, three)
+    one, two = within(0, 2), within(2, 4)
+    assert earliest([NEVER, two, one]) == one
     soon = Crossing(None, None, None, one.time / 2)
     assert earliest([NEVER, one, soon]) == earliest([soon, NEVER]) == soon  # it may have come before
-    assert earliest([NEVER, NEVER]) == latest([three, NEVER]) == NEVER
-
-
-def test_rise():
-    times, values = list(range(0, 101, 10)), [place / 10 for place in range(11)]
-    found, falling = rise(times, values), rise(times, values[::-1], start=1.0, end=0.0)
-    assert (found.start.time, found.half.time, found.end.time) == pytest.approx((10, 50, 90))
-    assert (found.width, found.relative_width, falling.width) == pytest.approx((80, 1.6, 80))
-    sudden, unfinished = rise([0, 40, 50, 60], [0.0, 0.0, 1.0, 1.0]), rise([0, 10, 20], [0.0, 0.4, 0.8])
-    assert (sudden.width, sudden.relative_width) == pytest.approx((8, 8 / 45))
-    assert (unfinished.width, unfinished.relative_width) == (None, None)
-    assert rise([0, 10], [1.0, 1.0]).relative_width is None
+    assert earliest([NEVER, NEVER]) == NEVER
 
 
 @pytest.mark.parametrize(

@@ -27,25 +27,6 @@ class Crossing:
     censored_at: float | None
 
 
-@dataclass(frozen=True)
-class Rise:
-    """The way of a curve between two levels, as its crossings of 10 %, 50 % and 90 % of it."""
-
-    start: Crossing
-    half: Crossing
-    end: Crossing
-
-    @property
-    def width(self) -> float | None:
-        """Time from 10 % to 90 % by interpolation; None if 90 % was never reached."""
-        return None if self.start.time is None or self.end.time is None else self.end.time - self.start.time
-
-    @property
-    def relative_width(self) -> float | None:
-        """`width` as a fraction of the time to 50 %; None if 90 % was never reached or 50 % came at 0."""
-        return None if self.width is None or not self.half.time else self.width / self.half.time
-
-
 def first_crossing(
     times: Sequence[float], values: Sequence[float], level: float, *, rising: bool = True
 ) -> Crossing:
@@ -80,12 +61,6 @@ def last_crossing(
     return first_crossing(times[start:], values[start:], level, rising=rising)
 
 
-def rise(times: Sequence[float], values: Sequence[float], *, start: float = 0.0, end: float = 1.0) -> Rise:
-    """Return the first crossings of 10 %, 50 % and 90 % of the way between two levels; errors: see `first_crossing`."""
-    levels = [start + share * (end - start) for share in (0.1, 0.5, 0.9)]
-    return Rise(*(first_crossing(times, values, level, rising=end > start) for level in levels))
-
-
 def order(first: Crossing, second: Crossing) -> Order:
     """Say whether `first` came before or after `second`.
 
@@ -107,8 +82,3 @@ def order(first: Crossing, second: Crossing) -> Order:
 def earliest(crossings: Sequence[Crossing]) -> Crossing:
     """Return the first of several crossings; a censored one where none of them happened, or it may have come before."""
     return min(crossings, key=lambda each: (each.time or each.censored_at or 0.0, each.time is None))
-
-
-def latest(crossings: Sequence[Crossing]) -> Crossing:
-    """Return the latest of several crossings; a censored one if one of them never happened."""
-    return max(crossings, key=lambda each: math.inf if each.time is None else each.time)

@@ -144,10 +144,13 @@ def test_a_distance_is_symmetric_and_zero_for_the_same(one, other):
     assert (apart == 0.0) == (one == other)
 
 
-def test_distances_tell_ways_from_seeds():
-    reads = {0: "a", 1: "a", 2: "b", 3: "c"}
-    rows = [{"metric": "reads", "member": member, "layer": 0, "part": f"0: {words}", "value": 1.0}
-            for member, words in reads.items()]  # fmt: skip
+def test_distances_tell_ways_from_seeds(monkeypatch):
+    def reading_of(context, file, member):
+        paths = [SimpleNamespace(layer=0, query="x", read=file)]
+        return SimpleNamespace(minimal=[(SimpleNamespace(paths=paths), 0.0)])
+
+    monkeypatch.setattr(circuits, "reading_of", reading_of)
+    rows = [{"metric": "was_read", "member": member, "file": reads} for member, reads in enumerate("aabc")]
     who = [("one way", 0), ("one way", 1), ("another", 0), ("another", 1)]
     members = [SimpleNamespace(member=n, configuration=way, seed=seed) for n, (way, seed) in enumerate(who)]
     context = SimpleNamespace(rows=lambda name: rows, unit=SimpleNamespace(members=members))

@@ -77,7 +77,6 @@ class ChainOptions(Recipe):
 
     @property
     def label(self) -> str:
-        """What the configuration is called."""
         return f"D={self.steps}, {counted(self.layers, 'layer')} of {counted(self.heads, 'head')}"
 
     @property
@@ -96,12 +95,10 @@ class ChainOptions(Recipe):
         return ", ".join(changed)
 
     def configuration(self, label: str = "", **more: Any) -> Configuration:
-        """What is trained, with further fields and overrides."""
         own = self.overrides(self.steps, "ic", self.layers, self.head_size)
         return Configuration(label=label or self.label, overrides={**own, **more})
 
     def reader(self, proof: Proof) -> "ReaderConfig":
-        """How members are read."""
         from hopscope.circuits.reader import ReaderConfig
 
         names = ("orders", "random_circuits", "searched")
@@ -125,7 +122,6 @@ class Place(NamedTuple):
 
     @classmethod
     def of_step(cls, member: int, step: int) -> "Place":
-        """A step of the chain."""
         return cls(member, None, None, f"step_{step}")
 
 
@@ -274,7 +270,6 @@ def of_paper(options: ChainOptions, **fields: Any) -> Claim:
 
 
 def loss_follows_heads(options: ChainOptions, **fields: Any) -> Claim:
-    """Claim R12 of the paper (section 9.2)."""
     before = partial(losses_before_reads, options)
     return of_paper(
         options,
@@ -329,7 +324,6 @@ def read_rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
 
 
 def shared_figures(options: ChainOptions) -> list[charts.Figure]:
-    """Losses, what seeds read, and what that is worth."""
     plateau, losses = {"plateau": options.plateau}, [f"loss_step_{k}" for k in range(1, options.steps + 1)]
     look: Any = {"levels": {"learned": 0.5, **plateau}, "ends": (0.0, 1.1)}
     return [

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Samples
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hopscope.runs import Evidence
 
 LEARNED = 0.5
@@ -30,6 +32,11 @@ def asked_for(evidence: "Evidence", name: str) -> Any:
     return value
 
 
+def few(found: int, wanted: int, what: str) -> list[str]:
+    """Where there are fewer than wanted, that this is lacking, such as `40 of 400 steps`; else nothing."""
+    return [f"{found:,} of {wanted:,} {what}"] if found < wanted else []
+
+
 def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
     """What a run lacks of its study, such as `40 of 400 steps, width 64, not 512`."""
     found, own = asked_for(evidence, "training.steps"), asked_for(evidence, "model.width")
@@ -38,7 +45,6 @@ def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
 
 
 def has(evidence: "Evidence", label: str) -> bool:
-    """Whether the run has models of a configuration."""
     return label in {*evidence.configurations.values()}
 
 
@@ -56,12 +62,12 @@ def learned_in(cells: Mapping[str, tuple[str, int | str]]) -> Callable[["Evidenc
     return lambda evidence: {part: learned(evidence, *cell) for part, cell in cells.items()}
 
 
-def steps_learned(evidence: "Evidence", label: str, steps: int) -> dict[int, float]:
-    """Seed → how many of the steps 1 … `steps` a configuration learned; NaN where it diverged."""
-    if not has(evidence, label):
-        return {}
-    total = sum(learned(evidence, label, step) for step in range(1, steps + 1))
-    return {evidence.seeds[member]: float(value) for member, value in total.items()}
+def steps_learned(evidence: "Evidence", label: str, steps: int) -> "pd.Series[float]":
+    """By seed: how many of the steps 1 … `steps` a configuration learned; NaN where it diverged, empty without it."""
+    import pandas as pd
+
+    each = (learned(evidence, label, step) for step in range(1, steps + 1))
+    return sum(each).rename(evidence.seeds) if has(evidence, label) else pd.Series(dtype=float)
 
 
 def final_rows(

@@ -3,26 +3,32 @@
 All rows are held-out and stand at the last training step, but attention, which stands at its checkpoint.
 """
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations, permutations, starmap
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing, latest
+from hopscope.claims import Samples
+from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing
 from hopscope.studies.chains.circuits import PREFIX, Proof
 from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.measures import Rows
 from hopscope.study.measure import Context, measure
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from hopscope.circuits.circuit import Circuit, Path
     from hopscope.circuits.execution import Pass
     from hopscope.circuits.reader import Reading
     from hopscope.models.transformer import Transformer
 
-Rows = Iterator[dict[str, Any]]
+    Models = list[tuple[int, Transformer]]
+
 Circuits = frozenset[frozenset[Any]]
 """A set of circuits, of each its paths."""
 
@@ -42,8 +48,8 @@ def circuits(context: Context) -> Rows:
     * `learned`, `learned_all`; by proof `was_read`, `circuit_loss` (parts `full`, `rules`, `recomputed`, `complement`,
       `random_circuits`), `heads` (of `rules_reading_heads`: those that read single tokens), `heads_needed` (one less
       where two could be one), `paths`, `minimal_circuits`, `first_read_links_pair`;
-    * of each path `mean_attention`, `loss_without_MODE`, `to_one_token`, `needed_for`, `rise_if_exchanged`; `attention`
-      at each checkpoint; time `formed`, also of a step: when the last of its reads had;
+    * of each path `mean_attention`, `loss_without_MODE`, `to_one_token`, `needed_for`; `attention` at each checkpoint;
+      time `formed`, also of a step: when the last of its reads had;
     * times `fell` and `fell_for_good` of the loss of a step under one half;
     * by the rules `unseen_loss`, and `unseen_loss_without` a read of a single token;
     * where members are read again, `reread_graph_distance`.
@@ -54,7 +60,7 @@ def circuits(context: Context) -> Rows:
     gone = context.unit.diverged_at(context.step or 0)
 
     @cache
-    def ensembles() -> "list[tuple[int, Transformer]]":
+    def ensembles() -> "Models":
         return [(step, context.at(context.unit, step).ensemble) for step in context.unit.steps]
 
     for place, member in enumerate(context.members):
@@ -78,9 +84,7 @@ def time_rows(event: str, found: Crossing, **where: Any) -> Rows:
     return numbers({f"{event}{end}": value for end, value in ends.items()}, **where)
 
 
-def _of_member(
-    context: Context, ensembles: "Callable[[], list[tuple[int, Transformer]]]", place: int
-) -> Rows:
+def _of_member(context: Context, ensembles: "Callable[[], Models]", place: int) -> Rows:
     import numpy as np
 
     from hopscope.circuits.reader import READ, read
@@ -95,11 +99,8 @@ def _of_member(
     whole = len(first.learned) == options.steps
     for proof, of in readings.items() if whole and len(proofs) == 2 else ():
         of += [read(model, task, options.reader(proof).again(1 + at)) for at in range(options.read_again)]
-    texts = {
-        f"{proof}-{at}": np.frombuffer(each.model_dump_json().encode(), np.uint8)
-        for proof, of in readings.items()
-        for at, each in enumerate(of)
-    }
+    every = [(f"{proof}-{at}", each) for proof, of in readings.items() for at, each in enumerate(of)]
+    texts = {name: np.frombuffer(each.model_dump_json().encode(), np.uint8) for name, each in every}
     same = {"member": member, "file": context.save(f"reading-{member}", texts)}
     if first.circuit.paths:
         shown = spread(steps, MOST_CHECKPOINTS)
@@ -161,9 +162,6 @@ def _of_circuit(reading: "Reading", proof: Proof) -> Rows:
         if (needed := _number(evidence.needed_for)) is not None:
             found["needed_for"] = needed
         yield from numbers(found, **_where(path))
-        for thing, rise in evidence.carries.items():
-            part = f"{path.query}: {thing}"
-            yield from numbers({"rise_if_exchanged": rise}, layer=path.layer, head=path.head, part=part)
 
 
 def _of_first_head(paths: "Iterable[Path]") -> "list[Path]":
@@ -177,14 +175,12 @@ def _links_a_pair(path: "Path") -> bool:
     return pair and {query[0], target[0]} == {"first", "second"}
 
 
-def _of_formation(reading: "Reading", models: "list[tuple[int, Transformer]]", context: Context) -> Rows:
+def _of_formation(reading: "Reading", models: "Models", context: Context) -> Rows:
     from hopscope.circuits.history import formation
     from hopscope.circuits.reader import READ
 
-    needed = {
-        (path.layer, path.head, path.query): _number(evidence.needed_for)
-        for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
-    }
+    pairs = zip(reading.circuit.paths, reading.evidence, strict=True)
+    needed = {(path.layer, path.head, path.query): _number(each.needed_for) for path, each in pairs}
     of_steps = defaultdict[int | None, dict[str, list[Crossing]]](lambda: defaultdict(list))
     for path, attention in formation(reading.circuit, models, context.task, SEQUENCES):
         for step, value in attention.items():
@@ -199,7 +195,8 @@ def _of_formation(reading: "Reading", models: "list[tuple[int, Transformer]]", c
             never = Crossing(None, None, None, float(models[-1][0]))
             yield from time_rows("formed", never, part=f"step_{step}")
         elif step in of_steps:  # several heads may do one read: it has formed when the first of them has
-            hop = latest([earliest(times) for times in of_steps[step].values()])
+            first = [earliest(times) for times in of_steps[step].values()]
+            hop = max(first, key=lambda each: math.inf if each.time is None else each.time)
             yield from time_rows("formed", hop, part=f"step_{step}")
 
 
@@ -245,12 +242,17 @@ def _unseen(context: Context, model: "Transformer", reading: "Reading") -> Rows:
 # Circuits of several members, or of several readings of one, beside each other.
 
 
-def graphs_of(reading: "Reading") -> Circuits:
-    """The minimal circuits of a reading as graphs of reads: which rows read what, whatever layer and head do it."""
-    return frozenset(
-        frozenset((path.query, path.target or path.rule.kind) for path in circuit.paths)
-        for circuit, _ in reading.minimal
-    )
+def graphs_of(reading: "Reading", by_layer: bool = False) -> Circuits:
+    """The minimal circuits of a reading as graphs of reads: which rows read what, in which layer or in any.
+
+    Heads are left out, because those of a layer have no order: two that do the same by another head do the same.
+    """
+
+    def read(path: "Path") -> Hashable:
+        what = path.read if by_layer else path.target or path.rule.kind
+        return path.layer if by_layer else None, path.query, what
+
+    return frozenset(frozenset(map(read, circuit.paths)) for circuit, _ in reading.minimal)
 
 
 def path_distance(one: Circuits, other: Circuits) -> float:
@@ -275,6 +277,27 @@ def reading_of(context: Context, file: str, member: int, proof: Proof = "both") 
 
     arrays, _ = load_checkpoint(context.run.path / file)
     return Reading.model_validate_json(arrays[f"reading-{member}.{proof}-0"].tobytes())
+
+
+def farther(between: "pd.DataFrame", own: "pd.Series[float]", least: int, why_none: str) -> Samples:
+    """How much farther each is from the others, on average, than its own number; `between` is `[one, other]`.
+
+    One without a distance to some other is left out, the emptiest first.  They are resampled, as pairs share them.
+    """
+    import numpy as np
+
+    from hopscope.claims.intervals import excess_interval
+
+    known = own.dropna().index
+    kept = between.reindex(index=known, columns=known).mask(np.eye(len(known), dtype=bool), 0.0)
+    while kept.isna().any(axis=None):
+        emptiest = kept.isna().sum(axis=1).idxmax()
+        kept = kept.drop(index=emptiest, columns=emptiest)
+    if len(kept) < least:
+        return Samples([], unit="seed", note=why_none)
+    alone = own[kept.index]
+    beyond = (kept.sum(axis=1) / (len(kept) - 1) - alone).reindex(own.index)
+    return Samples(beyond, unit="seed", interval=excess_interval(kept.to_numpy(), alone.to_numpy()))
 
 
 @measure(when="run", needs=(circuits,))

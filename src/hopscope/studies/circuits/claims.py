@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.studies.chains import circuits as chains
 from hopscope.studies.chains.circuits import ChainOptions, Place, Proof
+from hopscope.studies.chains.readings import farther
 from hopscope.studies.chains.recipe import COMPLETED
 from hopscope.study.study import Study
 
@@ -66,10 +67,8 @@ def random_circuits(evidence: "Evidence") -> Samples:
 def few_heads(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """How many heads the circuit has, and whether the first that reads a single token links the tokens of a pair."""
     metrics = "reading_heads" if proof == "rules" else "heads", "first_read_links_pair"
-    return {
-        name: chains.by_seed(chains.of_read(evidence, proof, metric))
-        for name, metric in zip(R5, metrics, strict=True)
-    }
+    found = (chains.by_seed(chains.of_read(evidence, proof, metric)) for metric in metrics)
+    return dict(zip(R5, found, strict=True))
 
 
 def own_distance(evidence: "Evidence") -> Samples:
@@ -86,19 +85,11 @@ def distinct_circuits(options: ChainOptions, evidence: "Evidence", proof: Proof)
 
 
 def _apart(evidence: "Evidence", proof: Proof) -> Samples:
-    from hopscope.claims.intervals import excess_interval
-
+    rows = chains.rows_of(evidence, f"{chains.PREFIX[proof]}circuit_graph_distance")
+    other = rows["part"].str.removeprefix("member ").astype(int)
+    between = rows.assign(other=other).set_index(["member", "other"])["value"].unstack()
     within = chains.of_read(evidence, proof, "reread_graph_distance")
-    known = within.dropna()
-    if len(known) < 2:
-        return chains.by_seed({}, "fewer than two members that learned the chain were read twice")
-    rows = evidence.rows(f"{chains.PREFIX[proof]}circuit_graph_distance")
-    table = rows.assign(other=rows["part"].str.removeprefix("member ").astype(int))
-    wide = table.pivot_table(index="member", columns="other", values="value")
-    between = wide.reindex(index=known.index, columns=known.index).fillna(0.0)
-    beyond = between.sum(axis=1) / (len(known) - 1) - known
-    interval = excess_interval(between.to_numpy(), known.tolist())
-    return Samples(beyond.reindex(within.index), unit="seed", interval=interval)
+    return farther(between, within, 2, "fewer than two members that learned the chain were read twice")
 
 
 def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
@@ -168,7 +159,6 @@ def first_and_rest(options: ChainOptions, evidence: "Evidence") -> Samples:
 
 
 def claims(options: ChainOptions, study: Study) -> list[Claim]:
-    """The ledger of the study."""
     D, random = options.steps, {"loss of random circuits of the same size": random_circuits}
     paper = partial(chains.of_paper, options)
     own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST)

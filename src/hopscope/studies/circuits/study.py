@@ -11,7 +11,6 @@ from hopscope.training.config import Training
 
 
 def configurations(options: ChainOptions) -> list[Configuration]:
-    """The one configuration."""
     return [options.configuration()]
 
 

@@ -1,32 +1,26 @@
 """Which circuit each way to ask ends with (S1f): readings of every member that learned x_D, and how far they are apart.
 
 All members are read on the same samples: those of the retrieval problem, asked for the whole chain.  In a circuit, a
-read is told by its layer, its rows and what they read.  Heads are left out, because those of a layer have no order: two
-seeds that do the same by another head of that layer do the same.
+read is told by its layer, its rows and what they read.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hopscope.claims import Samples, at_least
+from hopscope.studies.chains.circuits import last_of
 from hopscope.studies.chains.evidence import LEARNED
-from hopscope.studies.chains.readings import path_distance
+from hopscope.studies.chains.measures import Rows
+from hopscope.studies.chains.readings import farther, graphs_of, numbers, path_distance, reading_of
 from hopscope.studies.curriculum.wide import open_claim
 from hopscope.study.measure import Context, measure
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hopscope.circuits.reader import Reading
     from hopscope.runs import Evidence
-
-Rows = Iterator[dict[str, Any]]
-Circuits = frozenset[frozenset[tuple[int, str]]]
-"""A set of circuits: of each its reads, by layer, in words."""
 
 
 @measure(name="circuit")
@@ -34,14 +28,16 @@ def circuits(context: Context) -> Rows:
     """The circuit of each member that learned x_D, read twice; nothing unless the study's options ask for it.
 
     Metrics: `was_read`, 1 if rules account for what the member learned; `heads`, `paths`, `layers` of the smallest
-    circuit; `reread`, distance of the two readings; `reads`, by layer: the reads of all minimal circuits of the first
-    reading, part `number of the circuit: rows → what they read`.  Members that did not learn x_D have no rows.
+    circuit; `reread`, distance of the two readings.  The file has the first reading as JSON.  Members that did not
+    learn x_D have no rows.
     """
     for place, member in enumerate(context.members) if context.options.read else ():
         yield from context.part(f"member-{member}", partial(_read_twice, context, place))
 
 
 def _read_twice(context: Context, place: int) -> Rows:
+    import numpy as np
+
     from hopscope.circuits.reader import READ, ReaderConfig, read
     from hopscope.tasks import Retrieval
 
@@ -58,28 +54,15 @@ def _read_twice(context: Context, place: int) -> Rows:
     first, second = (read(model, task, each) for each in (config, config.again(1)))
     if last not in first.learned or last not in second.learned:
         return  # under one half, but not under what the reader asks for
-    reads, heads = reads_of(first), first.circuit.heads
+    text, heads = np.frombuffer(first.model_dump_json().encode(), np.uint8), first.circuit.heads
     found = {
         "was_read": first.verdict == READ,
         "heads": len(heads),
         "paths": len(first.circuit.paths),
         "layers": len({layer for layer, _ in heads}),
-        "reread": path_distance(reads, reads_of(second)),
+        "reread": path_distance(graphs_of(first, by_layer=True), graphs_of(second, by_layer=True)),
     }
-    for metric, value in found.items():
-        yield {"metric": metric, "member": member, "value": float(value)}
-    for number, circuit in enumerate(sorted(map(sorted, reads))):
-        for layer, words in circuit:
-            part = f"{number}: {words}"
-            yield {"metric": "reads", "member": member, "layer": layer, "part": part, "value": 1.0}
-
-
-def reads_of(reading: "Reading") -> Circuits:
-    """The minimal circuits of a reading, as reads by layer: which head of the layer does one is left out."""
-    return frozenset(
-        frozenset((path.layer, f"{path.query} → {path.read}") for path in circuit.paths)
-        for circuit, _ in reading.minimal
-    )
+    yield from numbers(found, member=member, file=context.save(f"reading-{member}", {"both-0": text}))
 
 
 @measure(when="run", needs=(circuits,))
@@ -89,12 +72,8 @@ def distances(context: Context) -> Rows:
     Metrics: `distance`, part `member N`, to each other member; and means over others of a member: `within`, of its own
     way to ask; `between`, of other ways and with another seed; `same_start`, of other ways and with its own seed.
     """
-    read: dict[int, dict[str, set[Any]]] = defaultdict(lambda: defaultdict(set))
-    for row in context.rows("circuit"):
-        if row["metric"] == "reads":
-            number, _, words = row["part"].partition(": ")
-            read[row["member"]][number].add((row["layer"], words))
-    first = {member: frozenset(map(frozenset, own.values())) for member, own in sorted(read.items())}
+    files = {row["member"]: row["file"] for row in context.rows("circuit") if row["metric"] == "was_read"}
+    first = {member: graphs_of(reading_of(context, file, member), True) for member, file in files.items()}
     who = {each.member: each for each in context.unit.members}
     for one in first:
         groups: dict[str, list[float]] = {"within": [], "between": [], "same_start": []}
@@ -111,20 +90,21 @@ def distances(context: Context) -> Rows:
 
 # What is claimed.
 
+LEAST, TOO_FEW = 3, "fewer than three seeds have circuits to compare"
+
 
 def excess(evidence: "Evidence") -> Samples:
     """By seed: mean distance to models of other ways less that to models of the same way, always of another seed."""
     pairs = between_seeds(evidence, same_way=False) - between_seeds(evidence, same_way=True)
-    return by_seed(pairs, pairs.index.to_series() * 0.0)
+    return farther(pairs, pairs.index.to_series() * 0.0, LEAST, TOO_FEW)
 
 
 def rereading(evidence: "Evidence") -> Samples:
     """By seed: distance of two readings of one model less that between seeds of one way to ask."""
-    import pandas as pd
-
     pairs = between_seeds(evidence, same_way=True)
-    again = evidence.last("reread") if "reread" in evidence else pd.Series(dtype=float)
-    return by_seed(-pairs, -again.groupby(evidence.seeds).mean().reindex(pairs.index))
+    again = last_of(evidence, "reread", evidence.members)
+    own = again.groupby(evidence.seeds).mean().reindex(pairs.index)
+    return farther(-pairs, -own, LEAST, TOO_FEW)
 
 
 def between_seeds(evidence: "Evidence", same_way: bool) -> "pd.DataFrame":
@@ -144,24 +124,6 @@ def between_seeds(evidence: "Evidence", same_way: bool) -> "pd.DataFrame":
     rows = rows[rows["seed"] != rows["other"]]
     found = rows.groupby(["seed", "other"])["value"].mean().unstack()
     return found.reindex(index=seeds, columns=seeds).astype(float)
-
-
-def by_seed(pairs: "pd.DataFrame", own: "pd.Series[float]") -> Samples:
-    """By seed: the mean over its pairs less its own number; seeds are resampled, as pairs share them."""
-    import numpy as np
-
-    from hopscope.claims.intervals import excess_interval
-
-    kept = pairs.loc[own.notna(), own.notna()].mask(np.eye(own.count(), dtype=bool), 0.0)
-    # A seed without a number for some other one is left out, the emptiest first.
-    while kept.isna().any(axis=None):
-        emptiest = kept.isna().sum(axis=1).idxmax()
-        kept = kept.drop(index=emptiest, columns=emptiest)
-    if len(kept) < 3:
-        return Samples([], unit="seed", note="fewer than three seeds have circuits to compare")
-    alone = own[kept.index]
-    values = (kept.sum(axis=1) / (len(kept) - 1) - alone).reindex(own.index)
-    return Samples(values, unit="seed", interval=excess_interval(kept.to_numpy(), alone.to_numpy()))
 
 
 CLAIM = open_claim(

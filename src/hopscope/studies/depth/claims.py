@@ -1,5 +1,6 @@
 """Claims R1–R3, R9a–R9c and R11 of the paper, and N11, N13 and N15 of `docs/protocols.md` (Revision 3)."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -10,27 +11,21 @@ from hopscope.studies.depth.options import Options
 
 
 def claims(options: Options) -> list[Claim]:
-    """The ledger of the study."""
     trust = (
         "the task (held-out samples have a stream of their own, and every sample equals a plain reference), and the "
         "ensemble, tested against plain modules"
     )
 
-    def claim(
-        id: str, judged: values.Value, control: tuple[str, values.Value] | None, /, **more: Any
-    ) -> Claim:
-        controls: dict[str, Any] = {control[0]: partial(control[1], options)} if control else {}
-        return Claim(
-            id=id,
-            trust=trust,
-            readings=partial(values.by_reading, options, judged),
-            controls=controls,
-            **more,
-        )
+    def claim(id: str, judged: values.Value, controls: Mapping[str, values.Value], /, **more: Any) -> Claim:
+        readings = partial(values.by_reading, options, judged)
+        # Controls are of the study's own reading.
+        shown = {words: partial(values.under, (), options, each) for words, each in controls.items()}
+        return Claim(id=id, trust=trust, readings=readings, controls=shown, **more)
 
-    enough = ("the deepest models", partial(values.with_curriculum, step=options.steps))
-    curriculum = ("the same symbol with the curriculum, deepest models",
-                  partial(values.with_curriculum, step=options.steps_last))  # fmt: skip
+    enough = {"the deepest models": partial(values.with_curriculum, step=options.steps)}
+    asked_last = partial(values.with_curriculum, step=options.steps_last)
+    curriculum = {"the same symbol with the curriculum, deepest models": asked_last}
+    backwards = partial(values.steps_out_of_order, reverse=True)
     alone, own = at_least(options.of_plateau(0.7)), "docs/protocols.md, Revision 3"
     unlearned, growth = at_least(options.of_plateau(LEARNED)), values.GROWTH
     return [
@@ -44,7 +39,7 @@ def claims(options: Options) -> list[Claim]:
             at_scale=partial(values.lacks, options, "non-IC"),
         ),
         claim(
-            "R2", values.growth_of_layers, ("the same of steps that some depth learns", values.growth_among_learned),
+            "R2", values.growth_of_layers, {"the same of steps that some depth learns": values.growth_among_learned},
             statement="Later positions of the chain need more layers.",
             source="paper §7.2",
             protocol="by seed: the smallest number of layers with a final partial loss of x_k under 0.5, and how it "
@@ -55,7 +50,7 @@ def claims(options: Options) -> list[Claim]:
             source_n=values.PAPER_SEEDS, seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks, options, "IC"),
         ),
         claim(
-            "R3", values.steps_out_of_order, ("neighbours of which the earlier one came first", values.steps_in_order),
+            "R3", values.steps_out_of_order, {"neighbours of which the earlier one came first": backwards},
             statement="In every run the partial losses fall under 0.5 in the order of the chain.",
             source="paper §7.2",
             protocol="first crossing of 0.5 of each held-out partial loss: number of neighbours k, k + 1 of which the "
@@ -93,7 +88,7 @@ def claims(options: Options) -> list[Claim]:
             at_scale=partial(values.lacks, options, "IC", depths=False),
         ),
         claim(
-            "R11", values.largest_gains, ("from one seed to the next at the same depth", values.gain_between_seeds),
+            "R11", values.largest_gains, {"from one seed to the next at the same depth": values.gain_between_seeds},
             statement="Emergence is no mirage: with depth, skill jumps on a continuous metric too.",
             source="paper §10.1",
             protocol="by seed: largest gain of 1 minus the partial loss from one depth to the next, as a share of its "
@@ -113,7 +108,7 @@ def claims(options: Options) -> list[Claim]:
             at_scale=partial(values.lacks_of_schedules, options),
         ),
         claim(
-            "N13a", values.above_minimum, None,
+            "N13a", values.above_minimum, {},
             statement="Trained models reach the exact minimum of layers.",
             source=own,
             protocol="for each step up to the third: least depth at which some seed has a final partial loss under "
@@ -122,7 +117,7 @@ def claims(options: Options) -> list[Claim]:
             source_n=values.MOST_STEPS, at_scale=partial(values.lacks_of_depths, options),
         ),
         claim(
-            "N13b", values.losses_below_minimum, enough,
+            "N13b", partial(values.losses_below, "exact minimum", every_step=True), enough,
             statement="No trained model learns a step with fewer layers than the exact minimum.",
             source=own,
             protocol="final partial loss of every step, in every model that has fewer layers than its exact minimum: "

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from hopscope.claims.verdict import counted
+from hopscope.studies.chains.evidence import few
 from hopscope.studies.chains.recipe import COMPLETED, Recipe, check_names
 from hopscope.training.config import COMPLETION_NAMES, CompletionName, Training, completion_values
 
@@ -116,9 +117,8 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         if len(readings := self.readings(completion)) > 1:
             middle = {self.layers[len(self.layers) // 2], self.layers[-1]} if self.layers else set()
             panels: tuple[tuple[Asked, int], ...] = (("IC", self.steps), ("non-IC", self.steps_last))
-            for reading, panel, layers in product(
-                readings, panels, self.sweep_layers or sorted({1, *middle})
-            ):
+            swept = self.sweep_layers or sorted({1, *middle})
+            for reading, panel, layers in product(readings, panels, swept):
                 cell = Cell(*panel, layers, reading)
                 found[cell] = max(self.sweep_seeds, found.get(cell, 0))
         return found
@@ -159,7 +159,6 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         return loss if self.chains in (1, paper) else loss * (1 - 1 / self.chains) / (1 - 1 / paper)
 
     def fields_of(self, cell: Cell) -> dict[str, Any]:
-        """All fields of a configuration that the options decide."""
         here, targets = self.under(cell.reading), "ic" if cell.asked == "IC" else "last"
         found = here.overrides(cell.steps, targets, cell.layers, here.head_size)
         return found | {name: value for name, value in cell.reading if name == "completion"}
@@ -167,7 +166,7 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
     def deviations(self, asked: Asked, reading: Reading = ()) -> list[str]:
         """How models depart from what the paper states (section 7.1), in words; none is at scale."""
         here, (steps, said) = self.under(reading), (self.steps, 5) if asked == "IC" else (self.steps_last, 3)
-        changed = [f"{self.training_steps:,} of 10,000 steps"] * (self.training_steps < 10_000)
+        changed = few(self.training_steps, 10_000, "steps")
         changed += [f"D {steps}, not {said}"] * (steps != said)
         for name, (words, stated) in STATED.items():
             if (value := getattr(here, name)) != stated:

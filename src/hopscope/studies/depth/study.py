@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, final_rows, symbol
-from hopscope.studies.chains.measures import explorer, final, learned_at, least_layers, retrieval
+from hopscope.studies.chains.measures import Rows, explorer, final, learned_at, least_layers, retrieval
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.options import Cell, Options
@@ -19,20 +19,15 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 
-def configurations(options: Options, study: Study) -> list[Configuration]:
-    """Both panels, and then the sweeps, with their seeds."""
-    cells = options.cells(study.completion, study.seeds)
-    return [
-        Configuration(label=each.label, overrides=options.fields_of(each), seeds=seeds)
-        for each, seeds in cells.items()
-    ]
+def configurations(options: Options, study: Study) -> Iterator[Configuration]:
+    for each, seeds in options.cells(study.completion, study.seeds).items():
+        yield Configuration(label=each.label, overrides=options.fields_of(each), seeds=seeds)
 
 
 # What is drawn.
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Both panels of the paper's Figure 4, how models learn, and the sweeps over readings."""
     plateau, ends = 1 - 1 / options.chains, (0.0, 1.05)
     parts = [f"step_{step}" for step in range(1, options.steps + 1)]
     look: Any = {"levels": {"plateau": plateau, "learned": LEARNED}, "ends": ends}
@@ -55,9 +50,7 @@ def figures(options: Options) -> list[charts.Figure]:
     return found
 
 
-def by_layers(
-    cells: Iterable[Cell], parts: Iterable[str | None], evidence: "Evidence"
-) -> Iterator[dict[str, Any]]:
+def by_layers(cells: Iterable[Cell], parts: Iterable[str | None], evidence: "Evidence") -> Rows:
     """Final losses of some configurations by their layers: of parts, or of the whole (`None`)."""
     for cell, part in product(cells, parts):
         told = {"asked": f"{cell.asked}, D = {cell.steps}", "layers": cell.layers}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hopscope.claims import COMPLETIONS, Samples
 from hopscope.claims.crossings import first_crossing, order
 from hopscope.claims.verdict import counted
-from hopscope.studies.chains.evidence import LEARNED, asked_for
+from hopscope.studies.chains.evidence import LEARNED, asked_for, few
 from hopscope.studies.depth.options import Asked, Cell, Options, Reading, words_of
 from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
 from hopscope.theory.information_flow import Order as PairOrder
@@ -72,6 +72,11 @@ def of_reading(options: Options, evidence: "Evidence", reading: Reading = ()) ->
     return evidence.where(configuration=[each.label for each in cells if each.reading == reading])
 
 
+def under(reading: Reading, options: Options, value: Value, evidence: "Evidence") -> Any:
+    """A value of the models that were trained under one reading."""
+    return value(options, of_reading(options, evidence, reading))
+
+
 def by_reading(options: Options, value: Value, evidence: "Evidence") -> dict[str, Judged]:
     """The value of a claim under each reading, the study's own first; a study that goes through none has one."""
     completion = asked_for(evidence, "completion")
@@ -81,11 +86,7 @@ def by_reading(options: Options, value: Value, evidence: "Evidence") -> dict[str
     # Where completions alone are tried, the readings are their names, by which a verdict combines them.
     whole = not options.departs and all(name == "completion" for reading in readings for name, _ in reading)
     own = completion if whole else "as configured"
-
-    def under(reading: Reading) -> Judged:
-        return lambda evidence: value(options, of_reading(options, evidence, reading))
-
-    return {words_of(each) or own: under(each) for each in readings}
+    return {words_of(each) or own: partial(under, each, options, value) for each in readings}
 
 
 # What they lack of the paper's protocol.
@@ -94,27 +95,22 @@ def by_reading(options: Options, value: Value, evidence: "Evidence") -> dict[str
 def lacks(options: Options, asked: Asked, evidence: "Evidence", depths: bool = True) -> str:
     """How models that are asked so depart from what the paper states; what it leaves open is no departure."""
     count = len(options.layers if asked == "IC" else options.layers_last)
-    return ", ".join(options.deviations(asked) + few_depths(count) * depths)
+    return ", ".join(options.deviations(asked) + few(count, PAPER_DEPTHS, "depths") * depths)
 
 
 def reading_lacks(options: Options, found: "pd.DataFrame", depths: bool = True) -> str:
     """What models of one reading lack because of it, in words; nothing under the study's own, which is said once."""
     asked, _, _, reading = found["cell"].iloc[0]
     own, words = options.deviations(asked), options.deviations(asked, reading)
-    more = [each for each in words if each not in own] + few_depths(found["layers"].nunique()) * depths
+    more = [each for each in words if each not in own]
+    more += few(found["layers"].nunique(), PAPER_DEPTHS, "depths") * depths
     return ", ".join(more) if reading else ""
 
 
-def few_depths(count: int) -> list[str]:
-    """How many depths fewer than the paper there are, in words."""
-    return [f"{count} of {PAPER_DEPTHS} depths"] * (count < PAPER_DEPTHS)
-
-
 def seeds_lacking(options: Options, evidence: "Evidence", asked: Asked) -> list[str]:
-    """How many seeds fewer than the paper some depth has, in words."""
     found = models(options, of_reading(options, evidence), asked)
     seeds = int(found.groupby("layers").size().min()) if len(found) else 0
-    return [f"{seeds} of {PAPER_SEEDS} seeds"] * (seeds < PAPER_SEEDS)
+    return few(seeds, PAPER_SEEDS, "seeds")
 
 
 # R1 and N15: without the curriculum.
@@ -147,7 +143,6 @@ def losses_without_curriculum(options: Options, evidence: "Evidence", whole: boo
 
 def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Samples:
     """Control: final partial loss of a step, of the deepest models that are asked for the whole chain."""
-    evidence = of_reading(options, evidence)
     found = models(options, evidence, "IC")
     if found.empty or options.steps < step:
         return Samples([], unit="run", note="no model is asked for the whole chain as far as that symbol")
@@ -155,10 +150,10 @@ def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Sample
 
 
 def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
-    """What a run lacks for N15, in words."""
     if not options.layers_last:
         return ""
-    words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3) + unsettled(options)
+    words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3)
+    words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss")
     return ", ".join(words + seeds_lacking(options, evidence, "non-IC"))
 
 
@@ -217,7 +212,7 @@ def growth_of_layers(options: Options, evidence: "Evidence") -> dict[str, Sample
 
 def growth_among_learned(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     """Control of R2: the same of the steps that a seed learns at some depth: others count one layer too many."""
-    found, grown = models(options, of_reading(options, evidence), "IC"), list[float]()
+    found, grown = models(options, evidence, "IC"), list[float]()
     for layers in needed_layers(options, found) if found["layers"].nunique() > 1 else ():
         # What is not known is not left out: NaN is not more than the deepest.
         learned = layers[~(layers > found["layers"].max())]
@@ -261,7 +256,7 @@ def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
     """
     import numpy as np
 
-    found = losses_by_depth(models(options, of_reading(options, evidence), "IC"))
+    found = losses_by_depth(models(options, evidence, "IC"))
     apart = list[float]()
     for one, other in pairwise([*found, *found[: len(found) > 1]]):
         away = abs(other - one)
@@ -273,10 +268,11 @@ def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
 
 
 def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = False) -> Samples:
-    """In how many neighbouring steps each model learned the later one first (or the earlier one: `reverse`).
+    """In how many neighbouring steps each model learned the later one first.
 
     Two crossings within one evaluation interval are a tie, which is no disorder; a step that was never learned comes
-    after those that were.  A model that learned nothing says nothing about an order.
+    after those that were.  A model that learned nothing says nothing about an order.  `reverse`, the control of R3: the
+    earlier one first; if that is none, the order was never seen.
     """
     import pandas as pd
 
@@ -300,16 +296,11 @@ def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = F
         return Samples([], unit="run", note="no run learned a step")
     learned = found["layers"].isin(found["layers"][ordered.dropna().index])
     seeds = found[learned].groupby("layers").size().min() if learned.any() else PAPER_SEEDS
-    few = "" if seeds >= PAPER_SEEDS else f"{seeds} of {PAPER_SEEDS} seeds at a depth"
     silent = len(found) - len(ordered)
     note = f"{silent} more learned no step, and have no order" if silent else ""
-    missing = ", ".join(filter(None, [reading_lacks(options, found), few]))
+    lacking = few(seeds, PAPER_SEEDS, "seeds at a depth")
+    missing = ", ".join(filter(None, [reading_lacks(options, found), *lacking]))
     return Samples(ordered, "run", found["seed"][ordered.index].tolist(), note=note, missing=missing)
-
-
-def steps_in_order(options: Options, evidence: "Evidence") -> Samples:
-    """Control of R3: if no earlier step came first by more than a tie, the order was never seen."""
-    return steps_out_of_order(options, of_reading(options, evidence), reverse=True)
 
 
 # R9 and N13: what theory says.
@@ -335,24 +326,26 @@ def layers_above_a_wrong_bound(evidence: "Evidence") -> Samples:
     return Samples([min(layers - math.log2(2 * steps) for steps, layers in exact_cases())], unit="case")
 
 
-def below(least: Least, options: Options, evidence: "Evidence") -> "pd.DataFrame":
-    """The models that are asked for the whole chain and have fewer layers than the bound, or the exact minimum."""
+def losses_below(least: Least, options: Options, evidence: "Evidence", every_step: bool = False) -> Samples:
+    """Final partial loss of x_D (R9b, R9c), or of every step (N13b), of models with too few layers for it.
 
-    def limit(each: Cell) -> float:
-        exact = options.under(each.reading).exact(each.steps)[each.steps]
-        return theorem_bound(each.steps) if least == "bound" else exact
+    These are fewer than the bound for the step, or than its exact minimum.
+    """
 
-    found = models(options, evidence, "IC")
-    return found.loc[[member for member, each in found["cell"].items() if each.layers < limit(each)]]
+    def limit(each: Cell, step: int) -> float:
+        exact = options.under(each.reading).exact(each.steps)[step]
+        return theorem_bound(step) if least == "bound" else exact
 
-
-def losses_below(least: Least, options: Options, evidence: "Evidence") -> Samples:
-    """Final partial loss of x_D of every model with fewer layers than the bound, or the exact minimum (R9b, R9c)."""
-    found, last = below(least, options, evidence), f"step_{options.steps}"
-    if found.empty:
-        return Samples([], unit="run", note=f"no run has fewer layers than the {least}")
-    error, missing = errors(options, evidence, found, last), reading_lacks(options, found, depths=False)
-    return by_run(evidence, found, last, error=error, missing=missing)
+    found, values, seeds, error = models(options, evidence, "IC"), list[float](), list[int](), list[float]()
+    for step in range(1 if every_step else options.steps, options.steps + 1):
+        own = found.loc[[at for at, each in found["cell"].items() if each.layers < limit(each, step)]]
+        if len(own):
+            values += own[f"step_{step}"].tolist()
+            seeds += own["seed"].tolist()
+            error += errors(options, evidence, own, f"step_{step}")
+    missing = reading_lacks(options, found, depths=False) if values and not every_step else ""
+    note = "" if values else f"no run has fewer layers than the {least}"
+    return Samples(values, "pair" if every_step else "run", seeds, error=error, missing=missing, note=note)
 
 
 def above_minimum(options: Options, evidence: "Evidence") -> Samples:
@@ -365,30 +358,12 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
     return Samples(above, unit="case", note="" if above else "no models were asked for the whole chain")
 
 
-def losses_below_minimum(options: Options, evidence: "Evidence") -> Samples:
-    """Final partial loss of every step that a model has too few layers for, by the exact minimum (N13)."""
-    found, least = models(options, evidence, "IC"), options.exact(options.steps)
-    values, seeds, error = list[float](), list[int](), list[float]()
-    for step, layers in least.items() if len(found) else ():
-        few, part = found[found["layers"] < layers], f"step_{step}"
-        values += few[part].tolist()
-        seeds += few["seed"].tolist()
-        error += errors(options, evidence, few, part)
-    return Samples(values, unit="pair", cluster=seeds, error=error)
-
-
-def unsettled(options: Options) -> list[str]:
-    """What is lacking to say that something is *not* learned, in words."""
-    steps = options.training_steps
-    return [f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss"] * (steps < SETTLED_STEPS)
-
-
 def lacks_of_depths(options: Options, evidence: "Evidence", settled: bool = False) -> str:
     """What a run lacks for N13, in words; to find nothing, also a `settled` loss."""
     needed = max(options.exact(min(MOST_STEPS, options.steps)).values())
     absent = [str(n) for n in range(1, needed + 1) if n not in options.layers]
     words = [f"D {options.steps}, not {MOST_STEPS} or more"] * (options.steps < MOST_STEPS)
-    words += unsettled(options) if settled else []
+    words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss") if settled else []
     words += seeds_lacking(options, evidence, "IC")
     return ", ".join(words + [f"no models of {', '.join(absent)} layers"] * bool(absent))
 

@@ -71,7 +71,6 @@ def _how_many(wanted: str, pairs: Iterable[tuple[Crossing, Crossing]]) -> float:
 
 
 def claims(options: ChainOptions) -> list[Claim]:
-    """The ledger of the study."""
     not_tried = partial(untried, options)
     return [
         chains.of_paper(

@@ -1,11 +1,12 @@
 """Members that are trained again from a checkpoint, with the read for one step of the chain clamped (appendix D)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import first_crossing
 from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import circuits, reading_of, time_rows
 from hopscope.study.measure import Context, measure
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from hopscope.circuits.circuit import Path
     from hopscope.circuits.interventions import ReplacePattern
     from hopscope.circuits.reader import Reading
-
-Rows = Iterator[dict[str, Any]]
 
 CONTROL, LEFT_ALONE = "control for ", "nothing clamped"
 """Begins the name of a run in which rows of unused heads are clamped; name of the run in which no row is."""
@@ -84,11 +83,8 @@ def _reads(reading: "Reading") -> "dict[str, list[Path]]":
     # For each step the paths that do the read of a single token whose removal costs most of those for the step.
     # Several heads may do one read, and while one of them is clamped another would serve.
     found: dict[str, list[Path]] = {}
-    pairs = [
-        (path, evidence)
-        for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
-        if path.rule.kind in ("related", "own_chain") and evidence.needed_for is not None
-    ]
+    kinds, every = ("related", "own_chain"), zip(reading.circuit.paths, reading.evidence, strict=True)
+    pairs = [(path, own) for path, own in every if path.rule.kind in kinds and own.needed_for is not None]
     for path, evidence in sorted(pairs, key=lambda pair: -pair[1].removed["recomputed"]):
         same = [each for each, _ in pairs if (each.roles, each.target) == (path.roles, path.target)]
         found.setdefault(evidence.needed_for or "", same)

@@ -1,15 +1,15 @@
 """What happens while members learn, and in which order: reads of a step form, and its loss falls."""
 
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import Crossing, order
 from hopscope.page import figures as charts
-from hopscope.studies.chains.circuits import ChainOptions, Place, independent, rows_of, times
+from hopscope.studies.chains.circuits import ChainOptions, Place, drawn, independent, times
 from hopscope.studies.chains.evidence import symbol
+from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import circuits
 from hopscope.studies.emergence.clamps import CONTROL, LEFT_ALONE
 from hopscope.study.measure import Context, measure
@@ -17,7 +17,6 @@ from hopscope.study.measure import Context, measure
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
-Rows = Iterator[dict[str, Any]]
 Event = tuple[str, int]
 """Of `EVENTS`, and the step of the chain."""
 
@@ -38,7 +37,6 @@ def events(evidence: "Evidence", steps: int, members: list[int]) -> dict[Event, 
 
 
 def words_of(event: Event) -> str:
-    """An event in words."""
     return EVENTS[event[0]].format(symbol(event[1]))
 
 
@@ -106,18 +104,10 @@ def precedence_rows(options: ChainOptions, evidence: "Evidence") -> Rows:
             yield {**names, "value": found["before"] / known, "note": f"{found['before']}/{known}"}
 
 
-def clamp_rows(evidence: "Evidence") -> list[dict[str, Any]]:
-    """Losses at the end of each run of a member that was trained again."""
-    metrics = [name for name in evidence.metrics if name.startswith("clamped_loss_step_")]
-    rows = sorted(rows_of(evidence, *metrics).to_dict("records"), key=lambda row: row["step"])
-    last = {(row["metric"], row["member"], row["part"]): {**row, "step": None} for row in rows}
-    return [*last.values()]
-
-
 def event_figures(options: ChainOptions, clamped: bool) -> list[charts.Figure]:
-    """What the study draws beside the shared figures; members trained again where there are some."""
     steps = {f"step_{step}": symbol(step) for step in range(1, options.steps + 1)}
-    words = {LEFT_ALONE: LEFT_ALONE} | {f"clamped_loss_{part}": of for part, of in steps.items()}
+    losses = {f"clamped_loss_{part}": of for part, of in steps.items()}
+    words = {LEFT_ALONE: LEFT_ALONE, **losses}
     for part, of in steps.items():
         words |= {part: f"the read for {of} clamped", f"{CONTROL}{part}": f"{CONTROL}{of}"}
     found = [
@@ -125,7 +115,7 @@ def event_figures(options: ChainOptions, clamped: bool) -> list[charts.Figure]:
                     title="training step at which it crossed one half"),
         charts.cells("share", "before this", "this came", rows=partial(precedence_rows, options), name="precedence",
                      ends=(0.0, 1.0), title="share of seeds"),
-        charts.dots("clamped_loss", "part", by="metric", rows=clamp_rows, names=words, name="clamps",
+        charts.dots("clamped_loss", "part", by="metric", rows=drawn(*losses), names=words, name="clamps",
                     levels={"learned": 0.5, "plateau": options.plateau}, title="held-out partial loss"),
     ]  # fmt: skip
     return found if clamped else found[:-1]

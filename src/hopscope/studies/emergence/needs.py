@@ -94,7 +94,6 @@ def another(evidence: "Evidence") -> Samples:
 
 
 def claims() -> list[Claim]:
-    """What runs claim whose members are trained again from the start."""
     own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST, seeds_needed=SEEDS)
     return [
         own(

@@ -1,9 +1,9 @@
 """In which order do heads form, and what needs what (paper, section 9)?  The study as a value."""
 
 from itertools import permutations
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hopscope.claims import Claim
 from hopscope.models.config import Model
@@ -43,16 +43,10 @@ class Options(ChainOptions):
     clamp_steps: int = Field(800, ge=1)
     clamp_from: Literal["formation", "start"] = Field("formation", exclude_if=lambda at: at == "formation")
 
-    @model_validator(mode="after")
-    def _crosses(self) -> Self:
-        if self.crossed == 1:
-            raise ValueError("crossed: expected 0, or from 2 to the number of seeds, found 1")
-        return self
-
 
 def configurations(options: Options, study: Study) -> list[Configuration]:
     """Seeds as they are, then the initial weights of some on the samples of the others."""
-    if options.crossed > study.seeds:
+    if options.crossed == 1 or options.crossed > study.seeds:
         wanted = f"expected 0, or 2 to {study.seeds} (the number of seeds)"
         raise ValueError(f"crossed: {wanted}, found {options.crossed}")
     found = [options.configuration()]
@@ -64,12 +58,10 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
 
 
 def claims(options: Options) -> list[Claim]:
-    """The paper's, and of members that are trained again from the start also what needs what."""
     return [*claims_of_paper(options), *(needs.claims() if options.clamp_from == "start" else ())]
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Timelines, orders and circuits; members trained again where there are some."""
     return [*shared_figures(options), *event_figures(options, options.clamped > 0)]
 
 

@@ -24,7 +24,7 @@ from hopscope.studies.chains.evidence import (
     smallest_depths,
     symbol,
 )
-from hopscope.studies.chains.measures import explorer, least_layers
+from hopscope.studies.chains.measures import Rows, explorer, least_layers
 from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of, exact_layers_of
 from hopscope.study import measures
 from hopscope.study.measure import Context, measure
@@ -64,7 +64,6 @@ class Options(Config):
 
 
 def label(steps: int, layers: int, targets: str = "ic") -> str:
-    """What a configuration is called."""
     return f"D={steps}, {counted(layers, 'layer')}" + ("" if targets == "ic" else f", {symbol(steps)} alone")
 
 
@@ -72,21 +71,19 @@ WITH, WITHOUT = label(STEPS, LAYERS), label(STEPS, LAYERS, "last")
 """The two models of the first experiment."""
 
 
-def configurations(options: Options) -> list[Configuration]:
-    """Both models of the first experiment, and the grid of the third."""
+def configurations(options: Options) -> Iterator[Configuration]:
     grid = [(steps, layers, "ic") for steps in range(1, options.most_steps + 1) for layers in options.layers]
     cells = dict.fromkeys([(STEPS, LAYERS, "ic"), (STEPS, LAYERS, "last"), *grid])
     names = ("task.steps", "model.layers", "task.targets")
-    return [
-        Configuration(label=label(*each), overrides=dict(zip(names, each, strict=True))) for each in cells
-    ]
+    for each in cells:
+        yield Configuration(label=label(*each), overrides=dict(zip(names, each, strict=True)))
 
 
 # What is measured beside the losses.
 
 
 @measure
-def rises(context: Context) -> Iterator[dict[str, Any]]:
+def rises(context: Context) -> Rows:
     """How much the loss of each symbol rises without each head, and the share of heads that are used.
 
     Measured of the first experiment's model alone.  Metrics `rise` (by layer, head and symbol), `heads_used` and
@@ -135,7 +132,7 @@ def diagnosed(task: "Retrieval", model: "Model", losses: Mapping[int, Sequence[f
 
 
 @measure
-def signatures(context: Context) -> Iterator[dict[str, Any]]:
+def signatures(context: Context) -> Rows:
     """Which known failure each member shows, and the likely cause.
 
     Metrics `signature` and `cause`, 1 for the part that applies and 0 for the others.
@@ -186,7 +183,6 @@ def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
 
 
 def claims(options: Options) -> list[Claim]:
-    """What the summary of the paper says of the first experiments."""
     source = "summary of the paper, first experiments"
     lacks = partial(smaller_than, steps=TRAINING.steps, width=QUICK.width)
     claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=lacks)
@@ -240,7 +236,6 @@ def claims(options: Options) -> list[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """What the curriculum does, and which heads are used."""
     both = {WITH: "with the implicit curriculum", WITHOUT: f"{symbol(STEPS)} alone"}
     return [
         charts.curves(["loss_step_1", "loss_step_2"], by="metric", panel="configuration", name="curriculum",

@@ -20,7 +20,6 @@ PIECE = 1024
 
 
 def predicted(model: Transformer, batch: Batch) -> Found:
-    """Each member's probabilities."""
     return torch.cat([model(piece.inputs).softmax(-1) for piece in batch.pieces(PIECE)], 1)
 
 
@@ -92,10 +91,8 @@ def tilt(found: Found, uniform: Observer, observer: Observer, seed: int) -> dict
         ours.append((found[:, known, slot][:, free] - 1 / count).double())
         theirs.append(lean.flatten())
         others.append(lean[keys.argsort(stable=True)].flatten())
-    y, x, control = (
-        each - each.mean(-1, keepdim=True)
-        for each in (torch.cat(ours, 1), torch.cat(theirs), torch.cat(others))
-    )
+    leans = (torch.cat(ours, 1), torch.cat(theirs), torch.cat(others))
+    y, x, control = (each - each.mean(-1, keepdim=True) for each in leans)
     along, across = _spread(y), _spread(x)
     correlations = {"correlation": x, "control": control}
     tilts = {name: (each * y).mean(1) / (across * along) for name, each in correlations.items()}

@@ -133,7 +133,6 @@ class Bench:
 
 
 def random_rule(task: Permutation) -> dict[str, Any]:
-    """A rule whose rows are random and sum to 1."""
     size = 2 * task.values - 1
     drawn = rng.tensor(rng.uniform, torch.tensor([task.split_seed]), "intervene", 0, (size, size))[0].tril()
     return {"kind": "matrix", "weights": (drawn / drawn.sum(-1, keepdim=True)).tolist()}

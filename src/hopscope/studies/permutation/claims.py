@@ -7,6 +7,7 @@ has several splits, their intervals are over seeds and splits.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Claim, at_least, at_most, between
@@ -60,12 +61,10 @@ _INTERVENTIONS = f"{_MACHINERY}; the interventions, tested on hand-built models 
 
 
 def of(name: str, metric: str, measure: str = "probes", **where: Any) -> Value:
-    """A metric of a configuration."""
     return partial(read.measured, name, metric, measure=measure, **where)
 
 
 def metrics(parts: Iterable[str], name: str, measure: str = "probes", **where: Any) -> Value:
-    """Several metrics of a configuration, as parts."""
     return together({metric: of(name, metric, measure, **where) for metric in parts})
 
 
@@ -76,7 +75,6 @@ def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -
 
 
 def claims(options: Options, study: "Study") -> list[Claim]:
-    """The ledger of the presentation."""
     task, ledger, of_reading = study.task, list[Claim](), read.readings_of(options, study)
     assert isinstance(task, Permutation)
     values, default = task.values, next(iter(of_reading.values()))
@@ -180,9 +178,8 @@ def claims(options: Options, study: "Study") -> list[Claim]:
     )  # fmt: skip
 
     def p8(measure: str, narrow: str = "d16/1 repeats") -> Value:
-        return together(
-            {name: of(narrow if name == "d16/1 repeats" else name, "recall", measure) for name in P8}
-        )
+        asked = {"d16/1 repeats": narrow}
+        return together({name: of(asked.get(name, name), "recall", measure) for name in P8})
 
     claim(
         "P8", "Trained with repeats, width 16 with one head never recalls, width 32 with one head partly, two fully.",
@@ -220,11 +217,8 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         ("elimination of the model without recall", of(PLAIN, "elimination", **mlp)), at_least(0.5, "fraction"),
         trust=_INTERVENTIONS,
     )  # fmt: skip
-    replaced = [
-        f"earlier_rows.{by}.{kind}"
-        for by in ("uniform", "identity", "random")
-        for kind in ("repeats", "plain")
-    ]
+    every = product(("uniform", "identity", "random"), ("repeats", "plain"))
+    replaced = [f"earlier_rows.{by}.{kind}" for by, kind in every]
     claim(
         "P10b", "The local binding in the y rows is what recall uses.", "§11",
         "replace the attention patterns of all rows before the last (uniform, identity, random): largest change of any "

@@ -1,6 +1,6 @@
 """The figures of the permutation study; which a run has is known from its options.  Loads no chart library."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hopscope.page.figures import Figure, cells, curves, dots, sweep
@@ -25,7 +25,6 @@ ABLATIONS = {
 
 
 def figures(options: Options, study: "Study") -> list[Figure]:
-    """Every figure that a run has something to show in."""
     task, base, grid = study.task, options.base, options.grid
     assert isinstance(task, Permutation)
     whole = [name for name in base if name in options.whole]
@@ -74,13 +73,10 @@ def observers(task: Permutation, has_repeats: bool) -> dict[str, float]:
     return found
 
 
-def attention(evidence: "Evidence") -> list[dict[str, Any]]:
+def attention(evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Mean attention of the first seeds' heads, without a repeat and where the last x comes back."""
-    words, found = {"plain": "", "repeat": ", x comes back"}, []
+    words = {"plain": "", "repeat": ", x comes back"}
     for row in evidence.rows("attention").to_dict("records") if "attention" in evidence else ():
         kind, query, key = row["part"].split(".")
         told = f"{row['configuration']}, seed {row['seed']}, head 0.{row['head']}{words[kind]}"
-        found.append(
-            {"map": told, "query": query, "key": key, "value": row["value"], "member": row["member"]}
-        )
-    return found
+        yield {"map": told, "query": query, "key": key, "value": row["value"], "member": row["member"]}

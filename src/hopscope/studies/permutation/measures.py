@@ -11,18 +11,16 @@ weighted sum of the y's; the MLP uses the first to select from the second.
 """
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hopscope.claims.crossings import rise
+from hopscope.claims.crossings import first_crossing
 from hopscope.studies.chains import measures as chains
+from hopscope.studies.chains.measures import Rows
 from hopscope.study.measure import Context, measure
 from hopscope.theory.posteriors import elimination_floor, training_floor
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Rows = Iterator[dict[str, Any]]
 
 SCORES = ("elimination", "recall", "mass_recalled")
 """What is followed through training."""
@@ -194,9 +192,11 @@ def risen(curve: "pd.Series[float]", least: float, start: float) -> dict[str, fl
     if curve.isna().all() or end - start < least:
         return dict.fromkeys(names, math.nan if math.isnan(end) else math.inf)
     since = curve.loc[earlier.index[earlier == earlier.min()][-1] :]
-    way = rise([*since.index], [*since], start=start, end=end)
-    numbers = (way.relative_width, way.width, way.start.time, way.half.time, way.end.time)
-    return {name: math.inf if each is None else each for name, each in zip(names, numbers, strict=True)}
+    levels = (start + share * (end - start) for share in (0.1, 0.5, 0.9))
+    times = [first_crossing([*since.index], [*since], level).time for level in levels]
+    first, half, last = (math.inf if time is None else time for time in times)
+    relative = (last - first) / half if half else math.inf
+    return dict(zip(names, (relative, last - first, first, half, last), strict=True))
 
 
 # How recall works.

@@ -154,7 +154,5 @@ class Options(Config):
         return {cell.name: cell for cell in (Cell.parse(name, self.width, self.heads) for name in names)}
 
     def epochs(self, cell: Cell) -> float:
-        """Length of a configuration's training."""
-        return cell.changes.get("epochs") or (
-            self.epochs_plain if cell.data == "plain" else self.epochs_repeats
-        )
+        by_data = self.epochs_plain if cell.data == "plain" else self.epochs_repeats
+        return cell.changes.get("epochs") or by_data

@@ -161,7 +161,6 @@ def _last(
 
 
 def together(values: Mapping[str, Value]) -> Value:
-    """A value with parts."""
     return lambda reading, evidence: {part: value(reading, evidence) for part, value in values.items()}
 
 

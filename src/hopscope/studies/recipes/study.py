@@ -16,7 +16,7 @@ from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import asked_for, has, steps_learned
+from hopscope.studies.chains.evidence import asked_for, few, has, steps_learned
 from hopscope.studies.chains.measures import learned_at
 from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of
 from hopscope.study.study import Configuration, Study
@@ -91,7 +91,6 @@ def recipe(shape: str, on: tuple[str, ...]) -> Trained:
 
 
 def without(detail: str) -> tuple[str, ...]:
-    """All details but one, in their order."""
     return tuple(name for name in OFF if name != detail)
 
 
@@ -124,7 +123,6 @@ def recipes(parts: Iterable[str]) -> dict[tuple[str, ...], bool]:
 
 
 def configurations(options: Options, study: Study) -> Iterator[Configuration]:
-    """All that is trained, by label."""
     most = max(study.seeds, options.decisive_seeds)
     for shape in SHAPES:
         for on, decides in recipes(options.parts).items():
@@ -144,9 +142,7 @@ DECIDES, COUNTS = "steps lost without the detail that counts most", "steps lost 
 
 def steps_of(evidence: "Evidence", shape: str, on: tuple[str, ...]) -> "pd.Series[float]":
     """Steps that a recipe learned at a shape, by seed; empty where it was not trained."""
-    import pandas as pd
-
-    return pd.Series(steps_learned(evidence, recipe(shape, on).label, STEPS), dtype=float)
+    return steps_learned(evidence, recipe(shape, on).label, STEPS)
 
 
 def lost_without(evidence: "Evidence", shape: str, detail: str) -> "pd.Series[float]":
@@ -181,14 +177,11 @@ def not_learned(evidence: "Evidence") -> dict[str, Samples]:
 
 
 def lacks(evidence: "Evidence", needed: int) -> list[str]:
-    """What a run lacks of the study as it is written, whatever the claim."""
     steps, seeds = asked_for(evidence, "training.steps"), len(set(evidence.seeds.values()))
-    words = [f"{steps} of {QUICK_TRAINING.steps} training steps"] * (steps < QUICK_TRAINING.steps)
-    return words + [f"{seeds} of {needed} seeds"] * (seeds < needed)
+    return few(steps, QUICK_TRAINING.steps, "training steps") + few(seeds, needed, "seeds")
 
 
 def lacks_of_details(evidence: "Evidence") -> str:
-    """What a run lacks for N12, in words."""
     words = lacks(evidence, SEEDS_NEEDED)
     for shape in SHAPES:
         absent = [name for name in SCHEDULE if steps_of(evidence, shape, without(name)).empty]
@@ -226,11 +219,8 @@ def slope(evidence: "Evidence", heads: int, resamples: int = 200) -> Samples:
     import numpy as np
     import pandas as pd
 
-    tried = {
-        at: steps
-        for at, each in starts(heads).items()
-        if (steps := steps_learned(evidence, each.label, STEPS))
-    }
+    every = {at: steps_learned(evidence, each.label, STEPS) for at, each in starts(heads).items()}
+    tried = {at: steps for at, steps in every.items() if len(steps)}
     whole = pd.DataFrame(tried).dropna()  # a seed of which one model diverged has no slope
     places = [(gamma, math.log(layers)) for gamma, layers in tried]
     learned = (whole == STEPS).to_numpy(float)
@@ -253,12 +243,10 @@ def slope(evidence: "Evidence", heads: int, resamples: int = 200) -> Samples:
 
 
 def slopes(evidence: "Evidence") -> dict[str, Samples]:
-    """The slope of the threshold, by number of heads."""
     return {counted(heads, "head"): slope(evidence, heads) for heads in HEADS}
 
 
 def lacks_of_starts(evidence: "Evidence") -> str:
-    """What a run lacks for N16, in words."""
     absent = sum(not has(evidence, each.label) for each in ALL_STARTS)
     words = [f"{absent} of {len(ALL_STARTS)} starts not tried"] * bool(absent)
     return ", ".join([*lacks(evidence, SEEDS_NEEDED), *words])
@@ -310,12 +298,10 @@ CLAIMS = (
 
 def rows(trained: Iterable[Trained], evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Of each configuration that the run has: mean number of learned steps, and the median time of the last one."""
-    import pandas as pd
-
     for each in trained:
-        if not (found := steps_learned(evidence, each.label, STEPS)):
+        if not has(evidence, each.label):
             continue
-        steps = pd.Series(found).dropna()
+        steps = steps_learned(evidence, each.label, STEPS).dropna()
         mean, ends = float(steps.mean()), list[float]()
         if mean > STEPS - 1 and "learned_at" in evidence:
             times = evidence.last("learned_at", configuration=each.label, part=f"step_{STEPS}")
@@ -326,7 +312,6 @@ def rows(trained: Iterable[Trained], evidence: "Evidence") -> Iterator[dict[str,
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """A row for each recipe, a column for each shape; and the same of starts and models, where they were trained."""
     cells = {"recipes": [recipe(shape, on) for shape in SHAPES for on in recipes(options.parts)]}
     cells |= {"starts": [*ALL_STARTS]} if "starts" in options.parts else {}
     look: Any = {"title": "steps learned", "ends": (0.0, float(STEPS))}
