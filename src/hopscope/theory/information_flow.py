@@ -12,7 +12,6 @@ import math
 import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from numbers import Integral
 from typing import Literal
 
@@ -69,25 +68,6 @@ def held_pieces(steps: int, mask: Mask, order: Order) -> list[list[Span]]:
     while layers[-1][0][1] < 2 * steps:
         layers.append(_after_one_layer(layers[-1], in_time, mask))
     return layers
-
-
-def two_target_plan(steps: int, mask: Mask, order: Order) -> list[list[tuple[int, ...]]]:
-    """Return targets with which every position gets all of `held_pieces`: [layer][position], from the first layer on.
-
-    Two are always enough: one to get further left, one further right.
-    """
-    moment = {position: time for time, position in enumerate(_time_order(steps, order))}
-    plan = []
-    for before, after in pairwise(held_pieces(steps, mask, order)):
-        targets = []
-        for i, ((first, last), (left, right)) in enumerate(zip(before, after, strict=True)):
-            near = sorted(range(2 * steps + 1), key=lambda j: abs(j - i))
-            seen = [j for j in near if mask == "none" or moment[j] <= moment[i]]
-            to_left = [j for j in seen if before[j][0] == left < first <= before[j][1]]
-            to_right = [j for j in seen if before[j][0] <= last < right == before[j][1]]
-            targets.append(tuple(dict.fromkeys(to_left[:1] + to_right[:1])))
-        plan.append(targets)
-    return plan
 
 
 def pair_order(steps: int, order: Order) -> tuple[int, ...]:
