@@ -96,11 +96,7 @@ class Circuit(Config):
         return "\n".join(map(str, self.paths)) or "no path"
 
     def rules(self, execution: Execution) -> dict[Slot, Rule]:
-        """The rule of every slot, uniform where no path names one.
-
-        Raises:
-            UserError: the model has no such head, or the task no such rows.
-        """
+        """The rule of every slot, uniform where no path names one; a `UserError` if a path has no slot here."""
         found: dict[Slot, Rule] = dict.fromkeys(execution.slots, Uniform())
         roles, config = execution.grammar.roles, execution.model.config
         for path in (*self.identities, *self.paths):

@@ -50,20 +50,13 @@ class Intervention(Config):
     Attributes:
         layer: number of the layer, from 0.
         rows: rows (of attention: queries) by role; all by default.
-
-    Raises:
-        UserError: a field is missing, unknown, or has no such value.
     """
 
     layer: int = Field(ge=0)
     rows: Roles = {}
 
     def functions(self, model: Transformer, batch: Batch) -> Functions:
-        """Functions of named sites that do it on this batch.
-
-        Raises:
-            UserError: a layer, head, role or relation does not exist, or a site is not one position.
-        """
+        """Functions of named sites that do it on this batch; a `UserError` if it or the model lacks what is named."""
         if self.layer >= model.config.layers:
             raise UserError(f"layer: expected 0 to {model.config.layers - 1}, found {self.layer}")
         found = self._functions(model, batch if batch.batch_axis else batch.changed(lambda each: each[None]))

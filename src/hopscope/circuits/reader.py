@@ -135,10 +135,8 @@ def read(
 ) -> Reading:  # fmt: skip
     """Read the circuit of a single model, or of an ensemble of one member (see the module).
 
-    `task` is what it was trained on; `progress` is told what is being done.
-
-    Raises:
-        UserError: the threshold is below the loss of the unablated model, or there are several members.
+    `task` is what it was trained on; `progress` is told what is being done.  `UserError`: the threshold is below the
+    loss of the unablated model, or there are several members.
     """
     return Reader(model, task, config or ReaderConfig()).read(progress)
 

@@ -154,8 +154,7 @@ class Design(NamedTuple):
 def build(design: Design) -> Transformer:
     """The transformer that does what a design says: pre-norm, GELU, codes carried by the inputs.
 
-    Raises:
-        UserError: the task is no chain, or its position codes are not by pair, or too many to be told apart.
+    `UserError`: the task is no chain, or its position codes are not by pair, or too many to be told apart.
     """
     task = design.task
     if task.position != "pair" or task.nodes:

@@ -85,7 +85,7 @@ class Transformer(nn.Module):
     def forward(
         self, inputs: Tensor, at: At | None = None, *, every_position: bool = False
     ) -> Float[Tensor, "*member batch readout output"]:
-        """Predictions at the readout positions (or at every position).
+        """Predictions at the readout positions (or at every position); a `UserError` if inputs do not fit.
 
         Args:
             inputs: token ids `[*member, batch, position]` or vectors `[*member, batch, position, feature]`; a member
@@ -93,9 +93,6 @@ class Transformer(nn.Module):
                 model has.
             at: called at every named site (`hopscope.models.sites`); the pass goes on with what it returns.
             every_position: predictions at all positions; then there is no site `predictions`.
-
-        Raises:
-            UserError: inputs of another shape, or token ids out of range.
         """
         anywhere = unchanged if at is None else at  # an empty cache is false
         stream = self.embedded(inputs, anywhere)
@@ -251,11 +248,7 @@ class Transformer(nn.Module):
         return self._copy("member", [index], None)
 
     def select(self, indices: Sequence[int]) -> "Transformer":
-        """An ensemble of copies of some members (counted from 0).
-
-        Raises:
-            UserError: there is no such member, or none is asked for.
-        """
+        """An ensemble of copies of some members (counted from 0); `UserError`: no such member, or none asked for."""
         return self._copy("indices", [*indices], len(indices))
 
     def _copy(self, what: str, chosen: list[int], members: int | None) -> "Transformer":
@@ -289,9 +282,7 @@ class Transformer(nn.Module):
         """Samples of its task: inputs `[*member, batch, position]`, targets `[*member, batch, readout]`.
 
         Of `"held-out"` the member axis is 1, since all members share them; `"train"` and `"probe"` are of step 0.
-
-        Raises:
-            UserError: its task or its seeds are not known, or there is no such use.
+        `UserError`: its task or its seeds are not known, or there is no such use.
         """
         task, device = self.task, self.readout.weight.device
         if task is None:

@@ -30,7 +30,7 @@ _PICKS = 2
 
 
 class Draws:
-    """Random numbers for the samples of one batch, all members side by side.
+    """Random numbers for the samples of one batch, all members side by side; a name given twice is a `UserError`.
 
     Attributes:
         seeds: data seed of each member; `device`: where they are, and all numbers.
@@ -46,11 +46,8 @@ class Draws:
     ):
         """Samples `start … start + batch - 1` of a step, or of each of a range of steps, one step after another.
 
-        `use` may be the name of a stream, which is a probe; a tensor `step` holds one that is known on the device only.
-        `examples` is the number of different training samples; `None`: fresh ones without end.
-
-        Raises:
-            UserError: there is no such use.
+        `use` may be the name of a stream, which is a probe; any other is a `UserError`.  A tensor `step` holds one that
+        is known on the device only.  `examples` is the number of different training samples; `None`: fresh ones always.
         """
         if use not in USES and use not in rng.STREAMS:
             own = ", ".join(map(repr, USES))
@@ -90,9 +87,6 @@ class Draws:
         """Integers from 0 to high - 1, `[member, batch, *shape]`; `high` is below 2**31.
 
         A tensor `high` is broadcast to that shape, and its values are not checked.
-
-        Raises:
-            UserError: the name was used before, or high is out of range.
         """
         if isinstance(high, int) and not 1 <= high < 1 << 31:
             raise UserError(f"draws.integers({name!r}): expected 1 <= high < 2**31, found {high}")

@@ -44,11 +44,9 @@ def held_out(task: Task, count: int, device: torch.device | str = "cpu") -> Batc
 def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[str] = tuple(USES)) -> None:
     """Draw the same few samples of some uses several times, and refuse a task that breaks its promises.
 
-    Every task goes through it before its first samples for a use, once in a process.
-
-    Raises:
-        UserError: there is no such use, a batch or the exhaustive set does not have the task's shape, or samples depend
-            on a generator that is not `draws`, on other samples, on members, or on which steps are drawn together.
+    Every task goes through it before its first samples for a use, once in a process.  `UserError`: there is no such
+    use, a batch or the exhaustive set does not have the task's shape, or samples depend on a generator that is not
+    `draws`, on other samples, on members, or on which steps are drawn together.
     """
     for use in uses:
         _check(task, use, torch.device(device))

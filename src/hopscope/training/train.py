@@ -55,11 +55,7 @@ class TimeBudget:
     started: float = field(default_factory=time.monotonic)
 
     def check(self, needed: float = 0.0) -> None:
-        """Raise if less than `needed` seconds are left.
-
-        Raises:
-            TimeBudgetReached: the work so far is safe, and the same command goes on.
-        """
+        """A `TimeBudgetReached` if less than `needed` seconds are left: the same command goes on from what is done."""
         if self.seconds is not None and self.started + self.seconds - time.monotonic() < needed:
             raise TimeBudgetReached(
                 f"time budget of {self.seconds:g} s reached; what is done is kept, the same command goes on"
@@ -82,7 +78,7 @@ def train(
     budget: TimeBudget | None = None,
     keep: Callable[[list[Row], State], object] = lambda rows, state: None,
 ) -> Transformer:
-    """Train members in this process.
+    """Train members in this process.  `UserError`: task, model, engine or memory of the device do not fit.
 
     Args:
         task, model, training, device: as in a study.
@@ -91,15 +87,11 @@ def train(
         engine: the name of one, or a module like one; by default the fastest.
         after: a state to go on from, whose own checkpoint is not repeated.
         evaluate: measures the members at `Training.evaluation_steps`; `progress` is told after each of these.
-        budget: checked before every interval between checkpoints but the first.
+        budget: checked before every interval between checkpoints but the first; a `TimeBudgetReached` ends it.
         keep: given, at every checkpoint, the first at step 0, the rows since the one before, and the state.
 
     Returns:
         The members after the last step, with their task and seeds; a diverged one keeps its weights from before.
-
-    Raises:
-        UserError: task, model, engine or memory of the device do not fit.
-        TimeBudgetReached: the next interval would not fit; at least one interval was trained.
     """
     numbers = [*range(seeds)] if isinstance(seeds, int) else [*seeds]
     check_seeds("seeds", len(numbers))

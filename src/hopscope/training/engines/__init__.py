@@ -50,8 +50,7 @@ def choose(task: Task, config: TransformerConfig, device: str) -> EngineName:
 def load(name: str, task: Task, config: TransformerConfig, device: str) -> Any:
     """The module of an engine: its `gradient`, and `update` where the optimiser's step is its own.
 
-    Raises:
-        UserError: there is no such engine, it cannot train this, or this machine lacks what it needs.
+    `UserError`: there is no such engine, it cannot train this, or this machine lacks what it needs.
     """
     if name not in ENGINES:
         raise UserError(f"engine: expected one of {', '.join(ENGINES)}, found {name!r}")

@@ -56,8 +56,7 @@ def backward_into(
 def gradient_into(model: Transformer, buffer: Tensor) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
     """What writes the gradient of the members' losses into a buffer, and gives the losses without a gradient.
 
-    Raises:
-        UserError: none of the losses is `"loss"`, or one is not a number for each member.
+    `UserError`: none of the losses is `"loss"`, or one is not a number for each member.
     """
     weights, layout, members = list(model.parameters()), model.layout, len(buffer)
     ends = [*(start for _, start, _, _ in layout[1:]), buffer.shape[1]]
