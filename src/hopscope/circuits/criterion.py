@@ -118,10 +118,8 @@ class _SkillCriterion(Criterion):
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
         # Share of wrong answers of each skill; 1 where no sequence asks for it.
-        right = predictions[0].argmax(-1) == self._batch.targets[0]
-        return {
-            name: 1.0 - float(right[at].sum() / max(1, int(at.sum()))) for name, at in self._asked.items()
-        }
+        right, asked = predictions[0].argmax(-1) == self._batch.targets[0], self._asked.items()
+        return {name: 1.0 - float(right[at].sum() / max(1, int(at.sum()))) for name, at in asked}
 
     def loss(self, predictions: Predictions) -> float:
         # Mean cross-entropy in nats over what counts in the sequences that ask for a learned skill.

@@ -112,9 +112,7 @@ class Patching:
             intact = intact and all(all(gate) for to, gate in gates.items() if to[0] == depth)
             seen = [[streams[place((depth, head, part), depth)] for part in "qkv"] for head in range(heads)]
             written = clean
-            if (
-                not intact
-            ):  # each head reads by the streams that its queries and keys see, of that of its values
+            if not intact:  # each head reads by the streams that its queries and keys see
                 patterns = [layer.pattern(q, k, heads=[head]) for head, (q, k, _) in enumerate(seen)]
                 each = [layer.heads_under(seen[head][2], read, [head]) for head, read in enumerate(patterns)]
                 written = torch.cat(each, 1)

@@ -210,10 +210,8 @@ class Reader:
 
     def _holds(self, circuit: Circuit) -> bool:
         (anew, criterion), most = self._anew, max(HELD, self._config.searched)
-        passed = (circuit.run(anew, mode) for mode in self._config.modes)
-        return circuit.explained and all(
-            criterion.budget_used(each.mode, each.predictions) <= most for each in passed
-        )
+        passed = ((mode, circuit.run(anew, mode).predictions) for mode in self._config.modes)
+        return circuit.explained and all(criterion.budget_used(*each) <= most for each in passed)
 
     @cached_property
     def _anew(self) -> tuple[Execution, Criterion]:

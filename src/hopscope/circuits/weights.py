@@ -124,13 +124,9 @@ class Head(NamedTuple):
     compares: tuple[int, ...] = ()
     copies: tuple[Copy, ...] = ()
     avoid: Literal["own symbol", "own code", "unpaired", "other symbol", "other kind"] | None = None
-    shift: int = (
-        0  # a row with the code of place p looks for that of p + shift, counted in pairs and then queries
-    )
+    shift: int = 0  # a row with the code of place p looks for that of p + shift, in pairs and then queries
     sharpness: float = 2e5  # score for each unit of half a squared distance between symbols
-    unpaired: float = (
-        60.0  # score that a key without pair mate loses by dimension of its symbol, where it is avoided
-    )
+    unpaired: float = 60.0  # score that an avoided key without pair mate loses by dimension of its symbol
     reads: Mapping[str, str | None] = {}
     route: int | None = None  # of which one may be missing; `None`: the answer needs the head
 

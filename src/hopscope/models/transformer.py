@@ -113,12 +113,9 @@ class Transformer(nn.Module):
         features = () if config.input_kind == "tokens" else (config.input_size,)
         leads = [()] if members is None else [(), (1,), (members,)]
         axes, shape = 2 + len(features), getattr(inputs, "shape", ())
-        fits = (
-            len(shape) >= axes and shape[:-axes] in leads and shape[len(shape) - len(features) :] == features
-        )
-        typed = fits and (
-            inputs.is_floating_point() if features else inputs.dtype in (torch.int32, torch.int64)
-        )
+        fits = len(shape) >= axes and shape[:-axes] in leads and shape[-axes:][2:] == features
+        ids = torch.int32, torch.int64
+        typed = fits and (inputs.is_floating_point() if features else inputs.dtype in ids)
         if not typed or not 1 <= shape[1 - axes] <= config.length:
             sizes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
             lead = f", with or without an axis of 1 or {members} members before" if members else ""
@@ -286,9 +283,8 @@ class Transformer(nn.Module):
         """
         task, device = self.task, self.readout.weight.device
         if task is None:
-            raise UserError(
-                "batch: expected a model that knows its task, found weights; load it from its run"
-            )
+            wanted = "a model that knows its task"
+            raise UserError(f"batch: expected {wanted}, found weights; load it from its run")
         if n < 1:
             raise UserError(f"n: expected at least 1 sample, found {n}")
         if use != "held-out" and not self.seeds:

@@ -124,9 +124,8 @@ class Draws:
         self, name: str, shape: tuple[int, ...], numbers: Callable[[Tensor], Tensor] = lambda words: words
     ) -> Tensor:
         if name in self._names:
-            raise UserError(
-                f"draws: expected a different name for every draw, found {name!r} twice; these would be equal"
-            )
+            wanted = "a different name for every draw"
+            raise UserError(f"draws: expected {wanted}, found {name!r} twice; these would be equal")
         self._names.add(name)
         key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
         count = math.prod(shape)

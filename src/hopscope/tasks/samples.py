@@ -117,12 +117,8 @@ def _tensors(maker: str, batch: object, shape: Shape, draws: Draws | None = None
     device: Any = draws.device if draws else getattr(batch.inputs, "device", "cpu")
     # An exhaustive set may have any size but 0.
     size = draws.size if draws else (1, *(max(1, each) for each in getattr(batch.inputs, "shape", ())[1:2]))
-    every, asked, last, large = (
-        (*size, shape.positions),
-        (*size, len(shape.readout)),
-        shape.positions - 1,
-        1 << 63,
-    )
+    every, asked = (*size, shape.positions), (*size, len(shape.readout))
+    last, large = shape.positions - 1, 1 << 63
 
     def numbers(kind: str, sizes: tuple[int, ...], count: int) -> tuple[tuple[int, ...], _End, _End]:
         return ((*sizes, count), -_MOST, _MOST) if kind == "vectors" else (sizes, 0, count - 1)

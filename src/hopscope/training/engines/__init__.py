@@ -55,14 +55,12 @@ def load(name: str, task: Task, config: TransformerConfig, device: str) -> Any:
     if name not in ENGINES:
         raise UserError(f"engine: expected one of {', '.join(ENGINES)}, found {name!r}")
     if name in ONE_THREAD:
-        if not find_spec("numba"):
-            raise UserError(
-                f"engine: expected numba for {name}, found none; run pip install 'hopscope[fast]'"
-            )
-        if lacking := "a CPU" if device != "cpu" else _lacking(name, task, config):
-            raise UserError(
-                f"engine: expected {lacking} for {name}, found something else; use engine autograd"
-            )
+        lacking, found = "numba", "none; run pip install 'hopscope[fast]'"
+        if find_spec("numba"):
+            lacking = "a CPU" if device != "cpu" else _lacking(name, task, config)
+            found = "something else; use engine autograd"
+        if lacking:
+            raise UserError(f"engine: expected {lacking} for {name}, found {found}")
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 

@@ -39,9 +39,7 @@ class Folded:
     `made` are tensors by name, which stay where they are; `slopes` are the gradients at these, to be added to.
     """
 
-    def __init__(
-        self, model: Transformer, buffer: Tensor, make: Callable[[dict[str, Tensor]], dict[str, Tensor]]
-    ):
+    def __init__(self, model: Transformer, buffer: Tensor, make: Callable[..., dict[str, Tensor]]):
         """`make` makes them of the weights (`by_layer`), by differentiable operations."""
         self._make, layers = make, model.config.layers
         self._leaves, self._back = by_layer(model.weights(), layers), by_layer(model.views(buffer), layers)

@@ -121,9 +121,7 @@ class _Layer:
             self._stream, self._asked = (above.columns(config.width) for _ in range(2))
         up = [self._query, *self._pairs.parts(self._inner, self._inner), self._mixed]
         down = [self._back_query, *self._back_pairs.parts(self._inner, self._inner), above.mixed]
-        self._attention = Attention(
-            config, up, down, above.scores, None if places is None else places.numpy()
-        )
+        self._attention = Attention(config, up, down, above.scores, places)
 
     def forward(self, weights: Any, stream: Columns) -> Columns:
         """Add to the stream, in place; returns what is left of it."""
