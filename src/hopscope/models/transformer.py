@@ -83,7 +83,7 @@ class Transformer(nn.Module):
     # The forward pass.
 
     def forward(
-        self, inputs: Tensor, at: At | None = None, *, every_position: bool = False
+        self, inputs: Tensor, at: At = unchanged, *, every_position: bool = False
     ) -> Float[Tensor, "*member batch readout output"]:
         """Predictions at the readout positions (or at every position); a `UserError` if inputs do not fit.
 
@@ -94,18 +94,17 @@ class Transformer(nn.Module):
             at: called at every named site (`hopscope.models.sites`); the pass goes on with what it returns.
             every_position: predictions at all positions; then there is no site `predictions`.
         """
-        anywhere = unchanged if at is None else at  # an empty cache is false
-        stream = self.embedded(inputs, anywhere)
+        stream, quick = self.embedded(inputs, at), at is unchanged
         length, last = stream.shape[-2], self.config.layers - 1
-        whole = every_position or at is not None or length != self.config.length
+        whole = every_position or not quick or length != self.config.length
         for number, layer in enumerate(self.layers):
             rows = None if whole or number < last else self.rows
-            stream = layer(stream, rows, unchanged if at is None else partial(_inside, at, number))
-        found = self.read_out(stream, anywhere)
+            stream = layer(stream, rows, at if quick else partial(_inside, at, number))
+        found = self.read_out(stream, at)
         if every_position or not whole:
             return found
         asked = [position for position in self.config.readout_positions if position < length]
-        return anywhere("predictions", found[..., asked, :])
+        return at("predictions", found[..., asked, :])
 
     def embedded(self, inputs: Tensor, at: At = unchanged) -> Stream:
         """The stream before the first layer, `[*member, batch, position, model]`; errors as of `forward`."""
