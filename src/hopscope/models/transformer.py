@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from hopscope.errors import UserError
@@ -21,9 +21,12 @@ from hopscope.models.init import initialise
 from hopscope.models.layers import At, Embedding, Layer, Linear, Norm, Precision, Stream, unchanged
 from hopscope.models.sites import Cache, SiteFunction, calling, check_sites, described, site_names
 from hopscope.tasks import Batch, Task, draw, held_out
+from hopscope.tasks.draws import Seeds
 
 _ALIGNMENT = 16
 """Weights start at multiples of 64 bytes, so that a product's rounding does not depend on what precedes it."""
+
+Predictions = Float[Tensor, "*member batch readout output"]
 
 Known = Task | Callable[[], Task] | None
 """A task, or a function that finds it."""
@@ -69,10 +72,7 @@ class Transformer(nn.Module):
 
     @classmethod
     def initial(
-        cls,
-        config: TransformerConfig,
-        seeds: Int[Tensor, " member"] | int,
-        device: torch.device | str = "cpu",
+        cls, config: TransformerConfig, seeds: Seeds | int, device: torch.device | str = "cpu"
     ) -> "Transformer":
         """Freshly drawn members, one for each seed; of a plain number a single model."""
         with torch.device(device):
@@ -82,9 +82,7 @@ class Transformer(nn.Module):
 
     # The forward pass.
 
-    def forward(
-        self, inputs: Tensor, at: At = unchanged, *, every_position: bool = False
-    ) -> Float[Tensor, "*member batch readout output"]:
+    def forward(self, inputs: Tensor, at: At = unchanged, *, every_position: bool = False) -> Predictions:
         """Predictions at the readout positions (or at every position); a `UserError` if inputs do not fit.
 
         Args:
@@ -147,9 +145,7 @@ class Transformer(nn.Module):
             self(inputs, cache)
         return cache
 
-    def intervene(
-        self, batch: Batch, interventions: Interventions
-    ) -> Float[Tensor, "*member batch readout output"]:
+    def intervene(self, batch: Batch, interventions: Interventions) -> Predictions:
         """Predictions at the readout positions under interventions, without gradients.
 
         Roles and relations of the batch say which rows are meant.  Functions of one site are called in their order.

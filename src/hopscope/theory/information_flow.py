@@ -63,7 +63,7 @@ def held_pieces(steps: int, mask: Mask, order: Order) -> list[list[Span]]:
     """
     if mask not in ("causal", "none"):
         raise UserError(f"mask: expected causal or none, found {mask!r}; write one of them")
-    in_time = _time_order(steps, order)
+    in_time = [token for pair in pair_order(steps, order) for token in (2 * pair - 1, 2 * pair)] + [0]
     layers: list[list[Span]] = [[(max(0, i - 1), i) for i in range(2 * steps + 1)]]
     while layers[-1][0][1] < 2 * steps:
         layers.append(_after_one_layer(layers[-1], in_time, mask))
@@ -91,10 +91,6 @@ def whole(name: str, number: object, least: int = 1, most: int = 1024) -> int:
     if not (isinstance(number, Integral) and least <= int(number) <= most):
         raise UserError(f"{name}: expected a whole number from {least} to {most}, found {number!r}")
     return int(number)
-
-
-def _time_order(steps: int, order: Order) -> list[int]:
-    return [token for pair in pair_order(steps, order) for token in (2 * pair - 1, 2 * pair)] + [0]
 
 
 def _after_one_layer(held: list[Span], in_time: list[int], mask: Mask) -> list[Span]:

@@ -28,6 +28,8 @@ Row = Mapping[str, Any]
 """A number of each member: `split`, `metric`, perhaps `part` and more, and `value`, `[member]`.  As it is recorded it
 has `step` and `samples` besides, and `value` is a list in which a member that has diverged has `None`."""
 
+Evaluate = Callable[[Transformer], Iterable[Row]]
+
 State = tuple[dict[str, np.ndarray], dict[str, Any]]
 """All that training goes on from, as a checkpoint holds it: `weights/…` `[member, …]`, `optimiser/…` `[member, size]`;
 `step`, and `diverged_at`, the step at which each member was seen to have diverged, or `None`."""
@@ -57,9 +59,8 @@ class TimeBudget:
     def check(self, needed: float = 0.0) -> None:
         """A `TimeBudgetReached` if less than `needed` seconds are left: the same command goes on from what is done."""
         if self.seconds is not None and self.started + self.seconds - time.monotonic() < needed:
-            raise TimeBudgetReached(
-                f"time budget of {self.seconds:g} s reached; what is done is kept, the same command goes on"
-            )
+            kept = "what is done is kept, the same command goes on"
+            raise TimeBudgetReached(f"time budget of {self.seconds:g} s reached; {kept}")
 
 
 def train(
@@ -73,7 +74,7 @@ def train(
     device: str = "cpu",
     engine: Any = None,
     after: State | None = None,
-    evaluate: Callable[[Transformer], Iterable[Row]] = lambda ensemble: (),
+    evaluate: Evaluate = lambda ensemble: (),
     progress: Callable[[Progress], object] = lambda progress: None,
     budget: TimeBudget | None = None,
     keep: Callable[[list[Row], State], object] = lambda rows, state: None,
@@ -129,12 +130,7 @@ class _Loop:
     """Members in training: weights, optimiser, and what was recorded since the last checkpoint."""
 
     def __init__(
-        self,
-        ensemble: Transformer,
-        task: Task,
-        training: Training,
-        engine: Any,
-        evaluate: Callable[[Transformer], Iterable[Row]],
+        self, ensemble: Transformer, task: Task, training: Training, engine: Any, evaluate: Evaluate
     ):
         self.ensemble, self.task, self.training, self.evaluate = ensemble, task, training, evaluate
         self.seeds = torch.tensor(ensemble.seeds, device=ensemble.readout.weight.device)
@@ -146,7 +142,6 @@ class _Loop:
         self.diverged_at: list[int | None] = [None] * len(ensemble)
 
     def go_on(self, after: State) -> None:
-        """Take over a state."""
         arrays, metadata = after
         names = self.ensemble.weights()
         self.ensemble.load({name: torch.from_numpy(arrays[f"weights/{name}"]) for name in names})
@@ -165,7 +160,6 @@ class _Loop:
         return rows, (arrays, {"step": self.step, "diverged_at": [*self.diverged_at]})
 
     def measure(self) -> None:
-        """Record what the members are worth."""
         with torch.no_grad(), _fitting(f"{len(self.ensemble)} members on all held-out samples", "held_out"):
             self._record(self.evaluate(self.ensemble))
 
@@ -178,7 +172,6 @@ class _Loop:
             self.rows.append({**at, **row, **own, **({"part": part} if part else {})})
 
     def until(self, stop: int) -> Progress:
-        """Train until after step `stop`, and measure."""
         training, optimiser, count = self.training, self.optimiser, len(self.ensemble)
         size = training.batch_size
         began, first, total = time.monotonic(), self.step, dict[str, Tensor]()

@@ -38,11 +38,8 @@ def choose(task: Task, config: TransformerConfig, device: str) -> EngineName:
     # Deep makes a column of each token and learned code: with 16 for each dimension it took twice as long as autograd.
     # One layer on tokens computes little but the rows that are read out.
     few = config.layers > 1 and config.input_size + config.position_count <= 4 * config.width
-    quick: dict[EngineName, bool] = {
-        "shallow": True,
-        "low-rank": known <= config.width / 2,
-        "deep": config.input_kind == "vectors" or few,
-    }
+    quick: dict[EngineName, bool] = {"shallow": True, "low-rank": known <= config.width / 2}
+    quick["deep"] = config.input_kind == "vectors" or few
     can = (name for name, each in quick.items() if each and not _lacking(name, task, config))
     return next(can, "autograd") if find_spec("numba") else "autograd"
 

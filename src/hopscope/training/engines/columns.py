@@ -76,11 +76,8 @@ class Linear:
             found = left.bfloat16() @ right.bfloat16()
         elif _mkl_is_slow() and left.numel() * right.shape[1] >= _LARGE:
             found = torch.ops.mkldnn._linear_pointwise(left, right.t(), None, "none", [], "")
-        elif add:
-            out.addmm_(left, right)
-            return
         else:
-            torch.mm(left, right, out=out)
+            out.addmm_(left, right, beta=int(add))
             return
         if add:
             out.add_(found)

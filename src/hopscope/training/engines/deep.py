@@ -163,8 +163,6 @@ class _Layer:
 
 
 class _Mlp:
-    """The MLP of a layer, which adds to the stream."""
-
     def __init__(self, rows: _Rows):
         self._rows, self._relu, self._norm = rows, rows.config.activation == "relu", rows.norm()
         self._before, self._after = (rows.columns(rows.config.mlp_size) for _ in range(2))
@@ -189,8 +187,6 @@ class _Mlp:
 
 
 class _Pass:
-    """All layers, for one chunk of samples after another."""
-
     def __init__(self, config: TransformerConfig, folded: Folded, tiles: int, linear: Linear):
         self._config, self._exact = config, Linear("float32")
         self._rows = self._top = rows = _Rows(config, tiles, linear, config.length)

@@ -42,9 +42,8 @@ def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, 
         {name.removeprefix("layers.0."): view for name, view in views.items()}
         for views in (model.weights(), model.views(buffer))
     )
-    own, back = (
-        [{name: view[m] for name, view in some.items()} for m in members] for some in (weights, slopes)
-    )
+    both = weights, slopes
+    own, back = ([{name: view[m] for name, view in each.items()} for m in members] for each in both)
     tables, rows = _Tables(model, weights, slopes), _Rows(model.config, training)
 
     @torch.no_grad()
