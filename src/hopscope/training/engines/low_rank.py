@@ -24,8 +24,8 @@ from hopscope.models.config import TransformerConfig
 
 from . import deep
 from .attention import Attention
-from .chunks import Folded, in_chunks
 from .columns import EPSILON, Columns, Linear
+from .deep import Folded, in_chunks
 from .lanes import LANES, Array, compiled, inverse_root, larger, load, spread, store
 
 
