@@ -45,12 +45,7 @@ class Site(Config):
 
 
 class Intervention(Config):
-    """What all have in common.
-
-    Attributes:
-        layer: number of the layer, from 0.
-        rows: rows (of attention: queries) by role; all by default.
-    """
+    """What all have in common: a `layer`, from 0, and `rows` (of attention: queries) by role, all by default."""
 
     layer: int = Field(ge=0)
     rows: Roles = {}
@@ -164,7 +159,6 @@ class SwapValues(_OfHeads):
     Attributes:
         what: the token's (or vector's) own embedding (`"symbol"`), its position code (`"position"`), or the whole
             residual stream that enters the layer (`"stream"`).
-        first, second: the two positions.
     """
 
     what: Literal["symbol", "position", "stream"]

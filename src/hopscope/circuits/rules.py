@@ -187,7 +187,6 @@ def patterns(
     `UserError`: the batch lacks a role or relation, or has another length than a matrix.
 
     Args:
-        rule: any.
         batch: samples with a member axis, whose roles and relations are meant.
         causal: whether rows see earlier positions and themselves only.
         own: patterns of one head in the model as it is, which `Learned` and `History` need.

@@ -6,7 +6,7 @@ generator, so that draws under different names are independent, and none is equa
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 
 import torch
@@ -120,9 +120,7 @@ class Draws:
         found = found.float() if found.is_floating_point() else found
         return found.expand(*self.size, *shape).clone()
 
-    def _named(
-        self, name: str, shape: tuple[int, ...], numbers: Callable[[Tensor], Tensor] = lambda words: words
-    ) -> Tensor:
+    def _named(self, name: str, shape: tuple[int, ...], numbers: rng.Numbers = lambda words: words) -> Tensor:
         if name in self._names:
             wanted = "a different name for every draw"
             raise UserError(f"draws: expected {wanted}, found {name!r} twice; these would be equal")

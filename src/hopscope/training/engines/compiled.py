@@ -138,6 +138,5 @@ def _compiling() -> Iterator[None]:
             if "out of memory" in str(error) or "ALLOC_FAILED" in str(error):
                 raise
             words = str(getattr(error, "inner_exception", error)).strip().splitlines() or ["no message"]
-            raise UserError(
-                f"engine: expected torch.compile to work, found: {words[0][:200]}; mend that, or use engine autograd"
-            ) from error
+            found = f"{words[0][:200]}; mend that, or use engine autograd"
+            raise UserError(f"engine: expected torch.compile to work, found: {found}") from error
