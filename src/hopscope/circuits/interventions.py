@@ -186,8 +186,7 @@ class SwapValues(_OfHeads):
 
 
 class _Ablation(Intervention):
-    """What ablations have in common: `by` `"zero"`, `"mean"` (over the samples, by position) or `"resample"` (the same
-    place in the next sample)."""
+    """By `"zero"`, `"mean"` (over the samples, by position) or `"resample"` (the same place in the next sample)."""
 
     by: Literal["zero", "mean", "resample"]
 

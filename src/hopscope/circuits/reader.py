@@ -28,6 +28,8 @@ from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task, draw
 
+Merge = tuple[tuple[int, int], tuple[int, int]]
+
 READ, NOT_LEARNED, UNEXPLAINED = "read", "no circuit: above plateau", "unexplained"
 """Verdicts on a model; the last with the reason behind it."""
 
@@ -97,9 +99,6 @@ class Evidence(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     needed_for: str | None
     carries: dict[str, float]
     composition: tuple[Use, ...]
-
-
-Merge = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Reading(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):

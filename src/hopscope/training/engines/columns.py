@@ -55,7 +55,6 @@ class Linear:
     """
 
     def __init__(self, precision: str):
-        """`precision` is as of `Training`."""
         self._rounded = precision == "bfloat16"
 
     def forward(self, weight: Tensor, x: Columns, out: Columns, add: bool = False) -> None:

@@ -76,7 +76,6 @@ def update(optimiser: Optimiser, by: Any = "inductor") -> Callable[[int, Tensor]
     """`Optimiser.step` as a program of its own."""
     losses = optimiser.flat.new_zeros(len(optimiser.flat))
     scalars = optimiser.flat.new_zeros(3, dtype=torch.float64).unbind()
-
     move = _compiled(lambda *given: optimiser.move(*given), by)
     replayed = Replayed(lambda: move(losses, *scalars), losses.device)
 
