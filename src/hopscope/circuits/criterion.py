@@ -166,10 +166,9 @@ def criterion_of(task: Task, batch: Batch, predictions: Predictions, threshold: 
         found.threshold, found.least_effect = found.full + EXCESS, EXCESS
     if threshold is not None and found.names:
         if threshold <= found.full:
-            raise UserError(
-                f"threshold: expected more than the loss of the unablated model, {found.full:.4f}, found {threshold}; "
-                "take a larger one or leave it out"
-            )
+            wanted = f"more than the loss of the unablated model, {found.full:.4f}"
+            hint = "take a larger one or leave it out"
+            raise UserError(f"threshold: expected {wanted}, found {threshold}; {hint}")
         found.threshold = threshold
     return found
 

@@ -174,10 +174,9 @@ class _Compiler:
         alike = (self.codes.double() @ self.codes.double().T).fill_diagonal_(-torch.inf).max()
         self.gap = self.dim / 2 - float(alike)
         if self.gap < _LEAST_GAP:
-            raise UserError(
-                f"position codes: expected to differ by {_LEAST_GAP} or more, found {self.gap:.2g}; "
-                "take fewer chains or steps, a larger symbol_dim, or other frequencies"
-            )
+            hint = "take fewer chains or steps, a larger symbol_dim, or other frequencies"
+            wanted = f"to differ by {_LEAST_GAP} or more"
+            raise UserError(f"position codes: expected {wanted}, found {self.gap:.2g}; {hint}")
 
     def model(self) -> Transformer:
         at, task, layers, constant = self.at, self.design.task, self.design.layers, self.constant[:, 0]

@@ -79,10 +79,8 @@ def pair_order(steps: int, order: Order) -> tuple[int, ...]:
     except TypeError:
         found = ()
     if tuple(sorted(found)) != pairs:
-        raise UserError(
-            f"order: expected deepest-first, shallowest-first or each of the pair numbers 1 to {steps} once, in time "
-            f"order, found {order!r}; write deepest-first"
-        )
+        wanted = f"{', '.join(named)} or each of the pair numbers 1 to {steps} once, in time order"
+        raise UserError(f"order: expected {wanted}, found {order!r}; write deepest-first")
     return found
 
 
