@@ -44,11 +44,10 @@ def to_transformer_lens(model: Transformer) -> Any:
     """
     config = model.config
     if config.input_kind != "tokens" or config.norm == "post" or model.members is not None:
-        what = "an ensemble" if model.members else config.input_kind
-        raise UserError(
-            "model: expected a single one on tokens without post-norm, which TransformerLens has, found "
-            f"{what} with norm {config.norm!r}; model.cache and model.intervene look into any model"
-        )
+        wanted = "a single one on tokens without post-norm, which TransformerLens has"
+        found = f"{'an ensemble' if model.members else config.input_kind} with norm {config.norm!r}"
+        hint = "model.cache and model.intervene look into any model"
+        raise UserError(f"model: expected {wanted}, found {found}; {hint}")
     try:
         from transformer_lens import HookedTransformer, HookedTransformerConfig
     except ImportError:
