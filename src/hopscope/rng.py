@@ -26,13 +26,13 @@ _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 
+Whole = int | Int64[Tensor, "..."]
+Numbers = Callable[[Tensor], Tensor]
+"""What makes numbers of words."""
+
 
 def bits(
-    seed: int | Int64[Tensor, "..."],
-    stream: str | int,
-    step: int | Int64[Tensor, "..."],
-    index: int | Int64[Tensor, "..."],
-    block: int | Int64[Tensor, "..."] = 0,
+    seed: Whole, stream: str | int, step: Whole, index: Whole, block: Whole = 0
 ) -> Int64[Tensor, "... 4"]:
     """Return the four words at each address, of shape broadcast(seed, step, index, block) + (4,).
 
@@ -90,7 +90,7 @@ def normal(words: Int64[Tensor, "*shape even"]) -> Float32[Tensor, "*shape even"
 
 
 def integers(
-    high: Int64[Tensor, "*shape"], low: Int64[Tensor, "*shape"], n: int | Int64[Tensor, "..."]
+    high: Int64[Tensor, "*shape"], low: Int64[Tensor, "*shape"], n: Whole
 ) -> Int64[Tensor, "*shape"]:
     """Draw integers below n from two words each: ((high·2**32 + low)·n) >> 64, exactly.
 
@@ -104,11 +104,7 @@ def integers(
 
 
 def tensor(
-    numbers: Callable[[Tensor], Tensor],
-    seeds: Int64[Tensor, " member"],
-    stream: str | int,
-    step: int,
-    shape: tuple[int, ...],
+    numbers: Numbers, seeds: Int64[Tensor, " member"], stream: str | int, step: int, shape: tuple[int, ...]
 ) -> Float32[Tensor, "member ..."]:
     """Draw `normal` or `uniform` numbers [member, *shape], a member's from its seed; four share an index."""
     size = math.prod(shape)

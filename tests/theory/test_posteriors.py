@@ -1,11 +1,9 @@
-"""Questions and floors against counting over every mapping."""
+"""Floors against counting over every mapping."""
 
 import itertools
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hopscope import theory
 from hopscope.errors import UserError
@@ -58,42 +56,6 @@ def test_floors_are_the_losses_of_their_observers():
     assert theory.training_floor(5, 96) == pytest.approx(0.9129, abs=5e-5)
 
 
-@given(st.permutations([1, 2, 3, 4]), st.lists(st.integers(1, 4), min_size=4, max_size=4), st.booleans())
-def test_questions_are_answered_as_counting_answers_them(mapping, xs, whole):
-    every = list(itertools.permutations([1, 2, 3, 4]))
-    tokens = [token for x in xs for token in (x, mapping[x - 1])][: None if whole else -1]
-    questions, found = theory.read_sequence(tokens, 4)
-    shown = set(xs if whole else xs[:-1])
-    assert found == (tuple(mapping) if len(shown) >= 3 else None)
-    for at, question in enumerate(questions):
-        ys = [mapping[x - 1] for x in xs[:at]]
-        assert question.seen == tuple(tokens[: 2 * at + 1]) and question.x == xs[at]
-        assert question.used == tuple(dict.fromkeys(ys))
-        assert question.ideal == pytest.approx(posterior(xs[:at], ys, xs[at], every, 4))
-        known = whole or at < 3 or len(shown) >= 3 or xs[at] in shown
-        assert question.target == (mapping[xs[at] - 1] if known else None)
-        assert question.recall == (mapping[xs[at] - 1] if xs[at] in xs[:at] else None)
-        unused = {1, 2, 3, 4} - set(ys)
-        assert question.elimination == (unused.pop() if len(unused) == 1 else None)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "words"),
-    [
-        ([1, 2, 2, 1], "expected 3 pairs x y x y … of whole numbers from 1 to 3, .*found 1 2 2 1; give 6"),
-        ([1, 4, 2, 1, 3, 3], "found 1 4 2 1 3 3;"),
-        ([1, 1.5, 2, 1, 3, 3], "found 1 1.5"),
-        ("112233", "found 1 1 2 2 3 3;"),
-        ([], "found nothing;"),
-        ([1, 2, 1, 3, 2, 1], "found 1→2 and then 1→3; change one"),
-        ([1, 2, 2, 1, 3, 2], "found 1→2 and then 3→2; change one"),
-    ],
-)
-def test_what_is_no_sequence_is_one_line(tokens, words):
-    with pytest.raises(UserError, match=words):
-        theory.read_sequence(tokens, 3)
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -112,7 +74,6 @@ def test_what_is_no_sequence_is_one_line(tokens, words):
             lambda: theory.blind_to_repeats_floor(5, 1.5),
             "repeat_ratio: expected a share from 0 to 1, found 1.5",
         ),
-        (lambda: theory.read_sequence([], 0), "values: expected a whole number from 1 to 1024, found 0"),
     ],
 )
 def test_what_is_no_number_of_values_or_share_is_one_line(call, words):

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from hopscope.circuits.execution import Execution, Mode, Pass, Slot
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.interventions import ReplacePattern
-from hopscope.circuits.rules import Identity, Learned, Roles, Rule, Uniform, is_sharp, reads_nothing, said
+from hopscope.circuits.rules import Learned, Roles, Rule, Uniform, is_sharp, reads_nothing, said
 from hopscope.config import Config
 from hopscope.errors import UserError
 
@@ -96,11 +95,7 @@ class Circuit(Config):
         return "\n".join(map(str, self.paths)) or "no path"
 
     def rules(self, execution: Execution) -> dict[Slot, Rule]:
-        """The rule of every slot, uniform where no path names one.
-
-        Raises:
-            UserError: the model has no such head, or the task no such rows.
-        """
+        """The rule of every slot, uniform where no path names one; a `UserError` if a path has no slot here."""
         found: dict[Slot, Rule] = dict.fromkeys(execution.slots, Uniform())
         roles, config = execution.grammar.roles, execution.model.config
         for path in (*self.identities, *self.paths):
@@ -116,14 +111,3 @@ class Circuit(Config):
     def run(self, execution: Execution, mode: Mode = "rules") -> Pass:
         """Run a model under this circuit: every pattern is given by its rule, or paths use their own softmax."""
         return execution.under(execution.clean._replace(mode=mode), self.rules(execution))
-
-    def interventions(self, execution: Execution, mode: Mode = "rules") -> list[ReplacePattern]:
-        """This circuit as interventions: a model under them predicts what `run` does, more slowly."""
-        # Rows of no role keep the pattern of the model as it is, and one on which a rule leads nowhere reads itself.
-        layers = range(execution.model.config.layers) if mode == "rules" else ()
-        found = [ReplacePattern(layer=layer, by=Learned()) for layer in layers]
-        for (layer, head, role), rule in self.rules(execution).items():
-            rows = execution.grammar.roles[role]
-            for by in (Identity(), rule) if mode == "rules" or reads_nothing(rule) else ():
-                found.append(ReplacePattern(layer=layer, heads=(head,), rows=rows, by=by))
-        return found

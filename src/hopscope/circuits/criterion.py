@@ -118,10 +118,8 @@ class _SkillCriterion(Criterion):
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
         # Share of wrong answers of each skill; 1 where no sequence asks for it.
-        right = predictions[0].argmax(-1) == self._batch.targets[0]
-        return {
-            name: 1.0 - float(right[at].sum() / max(1, int(at.sum()))) for name, at in self._asked.items()
-        }
+        right, asked = predictions[0].argmax(-1) == self._batch.targets[0], self._asked.items()
+        return {name: 1.0 - float(right[at].sum() / max(1, int(at.sum()))) for name, at in asked}
 
     def loss(self, predictions: Predictions) -> float:
         # Mean cross-entropy in nats over what counts in the sequences that ask for a learned skill.
@@ -168,10 +166,9 @@ def criterion_of(task: Task, batch: Batch, predictions: Predictions, threshold: 
         found.threshold, found.least_effect = found.full + EXCESS, EXCESS
     if threshold is not None and found.names:
         if threshold <= found.full:
-            raise UserError(
-                f"threshold: expected more than the loss of the unablated model, {found.full:.4f}, found {threshold}; "
-                "take a larger one or leave it out"
-            )
+            wanted = f"more than the loss of the unablated model, {found.full:.4f}"
+            hint = "take a larger one or leave it out"
+            raise UserError(f"threshold: expected {wanted}, found {threshold}; {hint}")
         found.threshold = threshold
     return found
 

@@ -1,10 +1,8 @@
 """Finders of circuits on one edge set, exact patching of any of its edges, and the benchmark on planted models.
 
 docs/benchmark.md says what edges, ablation, scores and truth are, and where they are from.  An edge that is not in a
-circuit carries what its head wrote on the sample before in the batch, in a pass without any patch; norms and MLPs are
-computed anew on what its receiver is given.  The rises of models that were set by hand fall into two groups with a wide
-gap between them, so that truth hardly depends on `LEAST_RISE`.  Of several minimal circuits the one that gives the best
-value counts, and what is only in others counts neither for nor against.
+circuit carries what its head wrote on the sample before in the batch, in a pass without any patch.  The rises of models
+that were set by hand fall into two groups with a wide gap between them: truth hardly depends on `LEAST_RISE`.
 """
 
 import math
@@ -27,6 +25,8 @@ from hopscope.models.config import TransformerConfig
 from hopscope.models.layers import Layer, Stream
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Batch, Task, draw, held_out
+
+Amounts = Float[Tensor, " edge"]
 
 FAITHFUL = 0.05  # share of the loss between no edge and all that a circuit chosen from a ranking may lose
 LEAST_RISE = 0.01  # of the loss: squared error per component, or nats
@@ -60,9 +60,6 @@ def edges_of(config: TransformerConfig) -> list[Edge]:
     heads = [(layer, head) for layer in range(config.layers) for head in range(config.heads)]
     receivers = [*((*head, part) for head in heads for part in "qkv"), (config.layers, -1, "")]
     return [Edge(layer, head, *to) for to in receivers for layer, head in heads if layer < to[0]]
-
-
-Amounts = Float[Tensor, " edge"]
 
 
 class Patching:
@@ -112,9 +109,7 @@ class Patching:
             intact = intact and all(all(gate) for to, gate in gates.items() if to[0] == depth)
             seen = [[streams[place((depth, head, part), depth)] for part in "qkv"] for head in range(heads)]
             written = clean
-            if (
-                not intact
-            ):  # each head reads by the streams that its queries and keys see, of that of its values
+            if not intact:  # each head reads by the streams that its queries and keys see
                 patterns = [layer.pattern(q, k, heads=[head]) for head, (q, k, _) in enumerate(seen)]
                 each = [layer.heads_under(seen[head][2], read, [head]) for head, read in enumerate(patterns)]
                 written = torch.cat(each, 1)
@@ -287,7 +282,7 @@ def score(found: Found, patching: Patching, truths: Sequence[frozenset[Edge]]) -
 
 
 def best_match(found: frozenset[Any], truths: Sequence[frozenset[Any]]) -> tuple[float | None, float | None]:
-    """Precision and recall against the true set that gives the best F1; precision of nothing is `None`."""
+    """Precision (of nothing: `None`) and recall by the true set of the best F1, without what only others have."""
     some, matches = frozenset[Any]().union(*truths), []
     for truth in truths:
         counted = found - (some - truth)

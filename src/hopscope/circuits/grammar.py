@@ -21,6 +21,9 @@ from hopscope.circuits.rules import NOTHING, Roles, Rule, description_length, se
 from hopscope.tasks import Batch, Task, draw
 from hopscope.tasks.task import role_words
 
+Pattern = Float[Tensor, "batch query key"]
+Some = Float[Tensor, "row key"]
+
 POSITION, ASKED, PREVIOUS, CHAIN = "position", "asked", "previous", "chain"
 
 # Of the draw by which rows are told apart, and how many samples; if the task does not say how, at most so many roles
@@ -94,10 +97,6 @@ def _derived(batch: Batch, readout: Sequence[int]) -> dict[str, Tensor]:
     asked = torch.isin(position, torch.tensor(readout, device=position.device)).long()
     names = [name for name in batch.relations if name != PREVIOUS]
     return {ASKED: asked} | {f"with {name}": (batch.relations[name] >= 0).long() for name in names}
-
-
-Pattern = Float[Tensor, "batch query key"]
-Some = Float[Tensor, "row key"]
 
 
 class Grammar:

@@ -45,25 +45,13 @@ class Site(Config):
 
 
 class Intervention(Config):
-    """What all have in common.
-
-    Attributes:
-        layer: number of the layer, from 0.
-        rows: rows (of attention: queries) by role; all by default.
-
-    Raises:
-        UserError: a field is missing, unknown, or has no such value.
-    """
+    """What all have in common: a `layer`, from 0, and `rows` (of attention: queries) by role, all by default."""
 
     layer: int = Field(ge=0)
     rows: Roles = {}
 
     def functions(self, model: Transformer, batch: Batch) -> Functions:
-        """Functions of named sites that do it on this batch.
-
-        Raises:
-            UserError: a layer, head, role or relation does not exist, or a site is not one position.
-        """
+        """Functions of named sites that do it on this batch; a `UserError` if it or the model lacks what is named."""
         if self.layer >= model.config.layers:
             raise UserError(f"layer: expected 0 to {model.config.layers - 1}, found {self.layer}")
         found = self._functions(model, batch if batch.batch_axis else batch.changed(lambda each: each[None]))
@@ -171,7 +159,6 @@ class SwapValues(_OfHeads):
     Attributes:
         what: the token's (or vector's) own embedding (`"symbol"`), its position code (`"position"`), or the whole
             residual stream that enters the layer (`"stream"`).
-        first, second: the two positions.
     """
 
     what: Literal["symbol", "position", "stream"]
@@ -199,8 +186,7 @@ class SwapValues(_OfHeads):
 
 
 class _Ablation(Intervention):
-    """What ablations have in common: `by` `"zero"`, `"mean"` (over the samples, by position) or `"resample"` (the same
-    place in the next sample)."""
+    """By `"zero"`, `"mean"` (over the samples, by position) or `"resample"` (the same place in the next sample)."""
 
     by: Literal["zero", "mean", "resample"]
 

@@ -102,10 +102,9 @@ def exchanged(task: Task, rows: Rows, batch: Batch, execution: Execution) -> dic
         others = _by_role(task, rows, batch)
     for name, other in others.items():
         if not isinstance(other, Tensor) or (other.shape, other.dtype) != (inputs.shape, inputs.dtype):
-            raise UserError(
-                f"{type(task).__name__}.counterfactuals: {name!r}: expected inputs as those of the batch, "
-                f"{described(inputs)}, found {described(other)}"
-            )
+            maker = f"{type(task).__name__}.counterfactuals"
+            wanted = f"inputs as those of the batch, {described(inputs)}"
+            raise UserError(f"{maker}: {name!r}: expected {wanted}, found {described(other)}")
     found = {name: execution.embedded(other) for name, other in others.items()}
     if POSITION not in found and config.position_count:
         # Inputs are put where the codes are, and the stream is put back.

@@ -28,6 +28,8 @@ from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task, draw
 
+Merge = tuple[tuple[int, int], tuple[int, int]]
+
 READ, NOT_LEARNED, UNEXPLAINED = "read", "no circuit: above plateau", "unexplained"
 """Verdicts on a model; the last with the reason behind it."""
 
@@ -99,9 +101,6 @@ class Evidence(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     composition: tuple[Use, ...]
 
 
-Merge = tuple[tuple[int, int], tuple[int, int]]
-
-
 class Reading(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     """What was found in one model.
 
@@ -135,10 +134,8 @@ def read(
 ) -> Reading:  # fmt: skip
     """Read the circuit of a single model, or of an ensemble of one member (see the module).
 
-    `task` is what it was trained on; `progress` is told what is being done.
-
-    Raises:
-        UserError: the threshold is below the loss of the unablated model, or there are several members.
+    `task` is what it was trained on; `progress` is told what is being done.  `UserError`: the threshold is below the
+    loss of the unablated model, or there are several members.
     """
     return Reader(model, task, config or ReaderConfig()).read(progress)
 
@@ -212,10 +209,8 @@ class Reader:
 
     def _holds(self, circuit: Circuit) -> bool:
         (anew, criterion), most = self._anew, max(HELD, self._config.searched)
-        passed = (circuit.run(anew, mode) for mode in self._config.modes)
-        return circuit.explained and all(
-            criterion.budget_used(each.mode, each.predictions) <= most for each in passed
-        )
+        passed = ((mode, circuit.run(anew, mode).predictions) for mode in self._config.modes)
+        return circuit.explained and all(criterion.budget_used(*each) <= most for each in passed)
 
     @cached_property
     def _anew(self) -> tuple[Execution, Criterion]:

@@ -184,15 +184,13 @@ def patterns(
 ) -> tuple[Pattern, Queries]:
     """The attention patterns of a rule, and on which rows it leads somewhere; the other rows read themselves.
 
+    `UserError`: the batch lacks a role or relation, or has another length than a matrix.
+
     Args:
-        rule: any.
         batch: samples with a member axis, whose roles and relations are meant.
         causal: whether rows see earlier positions and themselves only.
         own: patterns of one head in the model as it is, which `Learned` and `History` need.
         rows: over which mean weights are taken; needed with `own`.
-
-    Raises:
-        UserError: the batch lacks a role or relation, or has another length than a matrix.
     """
     keys = _keys(rule, batch, causal, own, rows)
     total = keys.sum(-1, keepdim=True)

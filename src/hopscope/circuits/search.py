@@ -23,8 +23,7 @@ _TOO_MUCH = 1.5  # slots that by themselves cost so many times more than may be 
 
 
 class State(NamedTuple):
-    """Passes under the threshold in every mode, the shares of what may be lost that they use up, and changes known to
-    fail."""
+    """Passes under the threshold in every mode, the shares of what may be lost that they use, changes that failed."""
 
     passed: Mapping[Mode, Pass]
     used: Mapping[Mode, float]

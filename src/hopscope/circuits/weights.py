@@ -124,13 +124,9 @@ class Head(NamedTuple):
     compares: tuple[int, ...] = ()
     copies: tuple[Copy, ...] = ()
     avoid: Literal["own symbol", "own code", "unpaired", "other symbol", "other kind"] | None = None
-    shift: int = (
-        0  # a row with the code of place p looks for that of p + shift, counted in pairs and then queries
-    )
+    shift: int = 0  # a row with the code of place p looks for that of p + shift, in pairs and then queries
     sharpness: float = 2e5  # score for each unit of half a squared distance between symbols
-    unpaired: float = (
-        60.0  # score that a key without pair mate loses by dimension of its symbol, where it is avoided
-    )
+    unpaired: float = 60.0  # score that an avoided key without pair mate loses by dimension of its symbol
     reads: Mapping[str, str | None] = {}
     route: int | None = None  # of which one may be missing; `None`: the answer needs the head
 
@@ -154,8 +150,7 @@ class Design(NamedTuple):
 def build(design: Design) -> Transformer:
     """The transformer that does what a design says: pre-norm, GELU, codes carried by the inputs.
 
-    Raises:
-        UserError: the task is no chain, or its position codes are not by pair, or too many to be told apart.
+    `UserError`: the task is no chain, or its position codes are not by pair, or too many to be told apart.
     """
     task = design.task
     if task.position != "pair" or task.nodes:
@@ -179,10 +174,9 @@ class _Compiler:
         alike = (self.codes.double() @ self.codes.double().T).fill_diagonal_(-torch.inf).max()
         self.gap = self.dim / 2 - float(alike)
         if self.gap < _LEAST_GAP:
-            raise UserError(
-                f"position codes: expected to differ by {_LEAST_GAP} or more, found {self.gap:.2g}; "
-                "take fewer chains or steps, a larger symbol_dim, or other frequencies"
-            )
+            hint = "take fewer chains or steps, a larger symbol_dim, or other frequencies"
+            wanted = f"to differ by {_LEAST_GAP} or more"
+            raise UserError(f"position codes: expected {wanted}, found {self.gap:.2g}; {hint}")
 
     def model(self) -> Transformer:
         at, task, layers, constant = self.at, self.design.task, self.design.layers, self.constant[:, 0]

@@ -40,16 +40,14 @@ _TOLERANCE = 1e-5
 def to_transformer_lens(model: Transformer) -> Any:
     """The model as a `transformer_lens.HookedTransformer` with the same logits at every position, on the CPU.
 
-    Raises:
-        UserError: TransformerLens is not installed, or has no such model.
+    `UserError`: TransformerLens is not installed, or has no such model.
     """
     config = model.config
     if config.input_kind != "tokens" or config.norm == "post" or model.members is not None:
-        what = "an ensemble" if model.members else config.input_kind
-        raise UserError(
-            "model: expected a single one on tokens without post-norm, which TransformerLens has, found "
-            f"{what} with norm {config.norm!r}; model.cache and model.intervene look into any model"
-        )
+        wanted = "a single one on tokens without post-norm, which TransformerLens has"
+        found = f"{'an ensemble' if model.members else config.input_kind} with norm {config.norm!r}"
+        hint = "model.cache and model.intervene look into any model"
+        raise UserError(f"model: expected {wanted}, found {found}; {hint}")
     try:
         from transformer_lens import HookedTransformer, HookedTransformerConfig
     except ImportError:
@@ -81,10 +79,8 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
     """Write the model as a Hugging Face folder in GPT-2's layout, which `transformers` opens.
 
     What GPT-2 lacks it is given by other means that leave the logits as they are: the bias of the readout is moved into
-    the last norm, and a model without MLPs gets MLPs that add zero.
-
-    Raises:
-        UserError: transformers is not installed, or GPT-2's layout has no such model.
+    the last norm, and a model without MLPs gets MLPs that add zero.  `UserError`: transformers is not installed, or
+    GPT-2's layout has no such model.
     """
     config = model.config
     wanted = ("tokens", "pre", True, "learned", config.width, None, config.output_size)
@@ -122,10 +118,8 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
 def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) -> None:
     """Write a single model as a folder: in GPT-2's layout where that has it, else its state dict and `config.json`.
 
-    An earlier export in the folder is replaced; README.md tells what is known `about` the model.
-
-    Raises:
-        UserError: the folder holds something else, or cannot be written.
+    An earlier export in the folder is replaced, anything else there is a `UserError`; README.md tells what is known
+    `about` the model.
     """
     from safetensors.torch import save as packed
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from hopscope.errors import UserError
@@ -21,9 +21,12 @@ from hopscope.models.init import initialise
 from hopscope.models.layers import At, Embedding, Layer, Linear, Norm, Precision, Stream, unchanged
 from hopscope.models.sites import Cache, SiteFunction, calling, check_sites, described, site_names
 from hopscope.tasks import Batch, Task, draw, held_out
+from hopscope.tasks.draws import Seeds
 
 _ALIGNMENT = 16
 """Weights start at multiples of 64 bytes, so that a product's rounding does not depend on what precedes it."""
+
+Predictions = Float[Tensor, "*member batch readout output"]
 
 Known = Task | Callable[[], Task] | None
 """A task, or a function that finds it."""
@@ -69,10 +72,7 @@ class Transformer(nn.Module):
 
     @classmethod
     def initial(
-        cls,
-        config: TransformerConfig,
-        seeds: Int[Tensor, " member"] | int,
-        device: torch.device | str = "cpu",
+        cls, config: TransformerConfig, seeds: Seeds | int, device: torch.device | str = "cpu"
     ) -> "Transformer":
         """Freshly drawn members, one for each seed; of a plain number a single model."""
         with torch.device(device):
@@ -82,10 +82,8 @@ class Transformer(nn.Module):
 
     # The forward pass.
 
-    def forward(
-        self, inputs: Tensor, at: At | None = None, *, every_position: bool = False
-    ) -> Float[Tensor, "*member batch readout output"]:
-        """Predictions at the readout positions (or at every position).
+    def forward(self, inputs: Tensor, at: At = unchanged, *, every_position: bool = False) -> Predictions:
+        """Predictions at the readout positions (or at every position); a `UserError` if inputs do not fit.
 
         Args:
             inputs: token ids `[*member, batch, position]` or vectors `[*member, batch, position, feature]`; a member
@@ -93,22 +91,18 @@ class Transformer(nn.Module):
                 model has.
             at: called at every named site (`hopscope.models.sites`); the pass goes on with what it returns.
             every_position: predictions at all positions; then there is no site `predictions`.
-
-        Raises:
-            UserError: inputs of another shape, or token ids out of range.
         """
-        anywhere = unchanged if at is None else at  # an empty cache is false
-        stream = self.embedded(inputs, anywhere)
+        stream, quick = self.embedded(inputs, at), at is unchanged
         length, last = stream.shape[-2], self.config.layers - 1
-        whole = every_position or at is not None or length != self.config.length
+        whole = every_position or not quick or length != self.config.length
         for number, layer in enumerate(self.layers):
             rows = None if whole or number < last else self.rows
-            stream = layer(stream, rows, unchanged if at is None else partial(_inside, at, number))
-        found = self.read_out(stream, anywhere)
+            stream = layer(stream, rows, at if quick else partial(_inside, at, number))
+        found = self.read_out(stream, at)
         if every_position or not whole:
             return found
         asked = [position for position in self.config.readout_positions if position < length]
-        return anywhere("predictions", found[..., asked, :])
+        return at("predictions", found[..., asked, :])
 
     def embedded(self, inputs: Tensor, at: At = unchanged) -> Stream:
         """The stream before the first layer, `[*member, batch, position, model]`; errors as of `forward`."""
@@ -116,12 +110,9 @@ class Transformer(nn.Module):
         features = () if config.input_kind == "tokens" else (config.input_size,)
         leads = [()] if members is None else [(), (1,), (members,)]
         axes, shape = 2 + len(features), getattr(inputs, "shape", ())
-        fits = (
-            len(shape) >= axes and shape[:-axes] in leads and shape[len(shape) - len(features) :] == features
-        )
-        typed = fits and (
-            inputs.is_floating_point() if features else inputs.dtype in (torch.int32, torch.int64)
-        )
+        fits = len(shape) >= axes and shape[:-axes] in leads and shape[-axes:][2:] == features
+        ids = torch.int32, torch.int64
+        typed = fits and (inputs.is_floating_point() if features else inputs.dtype in ids)
         if not typed or not 1 <= shape[1 - axes] <= config.length:
             sizes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
             lead = f", with or without an axis of 1 or {members} members before" if members else ""
@@ -154,9 +145,7 @@ class Transformer(nn.Module):
             self(inputs, cache)
         return cache
 
-    def intervene(
-        self, batch: Batch, interventions: Interventions
-    ) -> Float[Tensor, "*member batch readout output"]:
+    def intervene(self, batch: Batch, interventions: Interventions) -> Predictions:
         """Predictions at the readout positions under interventions, without gradients.
 
         Roles and relations of the batch say which rows are meant.  Functions of one site are called in their order.
@@ -251,11 +240,7 @@ class Transformer(nn.Module):
         return self._copy("member", [index], None)
 
     def select(self, indices: Sequence[int]) -> "Transformer":
-        """An ensemble of copies of some members (counted from 0).
-
-        Raises:
-            UserError: there is no such member, or none is asked for.
-        """
+        """An ensemble of copies of some members (counted from 0); `UserError`: no such member, or none asked for."""
         return self._copy("indices", [*indices], len(indices))
 
     def _copy(self, what: str, chosen: list[int], members: int | None) -> "Transformer":
@@ -289,15 +274,12 @@ class Transformer(nn.Module):
         """Samples of its task: inputs `[*member, batch, position]`, targets `[*member, batch, readout]`.
 
         Of `"held-out"` the member axis is 1, since all members share them; `"train"` and `"probe"` are of step 0.
-
-        Raises:
-            UserError: its task or its seeds are not known, or there is no such use.
+        `UserError`: its task or its seeds are not known, or there is no such use.
         """
         task, device = self.task, self.readout.weight.device
         if task is None:
-            raise UserError(
-                "batch: expected a model that knows its task, found weights; load it from its run"
-            )
+            wanted = "a model that knows its task"
+            raise UserError(f"batch: expected {wanted}, found weights; load it from its run")
         if n < 1:
             raise UserError(f"n: expected at least 1 sample, found {n}")
         if use != "held-out" and not self.seeds:

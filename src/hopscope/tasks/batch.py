@@ -80,11 +80,7 @@ class Batch:
         return self._at((*(slice(None),) * self.batch_axis, samples))
 
     def member(self, number: int) -> "Batch":
-        """The samples of one member, with a member axis of 1; where all members share them, these.
-
-        Raises:
-            UserError: there is no such member.
-        """
+        """One member's samples, with a member axis of 1 (where all share them, these); `UserError`: there is none."""
         members = len(self.inputs) if self.batch_axis else 0
         if members == 1 and number >= 0:
             return self

@@ -6,7 +6,7 @@ generator, so that draws under different names are independent, and none is equa
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 
 import torch
@@ -30,7 +30,7 @@ _PICKS = 2
 
 
 class Draws:
-    """Random numbers for the samples of one batch, all members side by side.
+    """Random numbers for the samples of one batch, all members side by side; a name given twice is a `UserError`.
 
     Attributes:
         seeds: data seed of each member; `device`: where they are, and all numbers.
@@ -46,11 +46,8 @@ class Draws:
     ):
         """Samples `start … start + batch - 1` of a step, or of each of a range of steps, one step after another.
 
-        `use` may be the name of a stream, which is a probe; a tensor `step` holds one that is known on the device only.
-        `examples` is the number of different training samples; `None`: fresh ones without end.
-
-        Raises:
-            UserError: there is no such use.
+        `use` may be the name of a stream, which is a probe; any other is a `UserError`.  A tensor `step` holds one that
+        is known on the device only.  `examples` is the number of different training samples; `None`: fresh ones always.
         """
         if use not in USES and use not in rng.STREAMS:
             own = ", ".join(map(repr, USES))
@@ -90,9 +87,6 @@ class Draws:
         """Integers from 0 to high - 1, `[member, batch, *shape]`; `high` is below 2**31.
 
         A tensor `high` is broadcast to that shape, and its values are not checked.
-
-        Raises:
-            UserError: the name was used before, or high is out of range.
         """
         if isinstance(high, int) and not 1 <= high < 1 << 31:
             raise UserError(f"draws.integers({name!r}): expected 1 <= high < 2**31, found {high}")
@@ -126,13 +120,10 @@ class Draws:
         found = found.float() if found.is_floating_point() else found
         return found.expand(*self.size, *shape).clone()
 
-    def _named(
-        self, name: str, shape: tuple[int, ...], numbers: Callable[[Tensor], Tensor] = lambda words: words
-    ) -> Tensor:
+    def _named(self, name: str, shape: tuple[int, ...], numbers: rng.Numbers = lambda words: words) -> Tensor:
         if name in self._names:
-            raise UserError(
-                f"draws: expected a different name for every draw, found {name!r} twice; these would be equal"
-            )
+            wanted = "a different name for every draw"
+            raise UserError(f"draws: expected {wanted}, found {name!r} twice; these would be equal")
         self._names.add(name)
         key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
         count = math.prod(shape)

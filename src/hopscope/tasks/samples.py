@@ -44,11 +44,9 @@ def held_out(task: Task, count: int, device: torch.device | str = "cpu") -> Batc
 def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[str] = tuple(USES)) -> None:
     """Draw the same few samples of some uses several times, and refuse a task that breaks its promises.
 
-    Every task goes through it before its first samples for a use, once in a process.
-
-    Raises:
-        UserError: there is no such use, a batch or the exhaustive set does not have the task's shape, or samples depend
-            on a generator that is not `draws`, on other samples, on members, or on which steps are drawn together.
+    Every task goes through it before its first samples for a use, once in a process.  `UserError`: there is no such
+    use, a batch or the exhaustive set does not have the task's shape, or samples depend on a generator that is not
+    `draws`, on other samples, on members, or on which steps are drawn together.
     """
     for use in uses:
         _check(task, use, torch.device(device))
@@ -119,12 +117,8 @@ def _tensors(maker: str, batch: object, shape: Shape, draws: Draws | None = None
     device: Any = draws.device if draws else getattr(batch.inputs, "device", "cpu")
     # An exhaustive set may have any size but 0.
     size = draws.size if draws else (1, *(max(1, each) for each in getattr(batch.inputs, "shape", ())[1:2]))
-    every, asked, last, large = (
-        (*size, shape.positions),
-        (*size, len(shape.readout)),
-        shape.positions - 1,
-        1 << 63,
-    )
+    every, asked = (*size, shape.positions), (*size, len(shape.readout))
+    last, large = shape.positions - 1, 1 << 63
 
     def numbers(kind: str, sizes: tuple[int, ...], count: int) -> tuple[tuple[int, ...], _End, _End]:
         return ((*sizes, count), -_MOST, _MOST) if kind == "vectors" else (sizes, 0, count - 1)

@@ -85,9 +85,8 @@ class Task(Config):
 
     def sample(self, draws: "Draws") -> "Batch":
         """Draw samples.  All randomness comes from `draws`; every tensor begins with the axes `[member, batch]`."""
-        raise UserError(
-            f"{type(self).__name__}: expected a method sample(self, draws) -> hs.Batch, found none"
-        )
+        wanted = "a method sample(self, draws) -> hs.Batch"
+        raise UserError(f"{type(self).__name__}: expected {wanted}, found none")
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Losses by name, each `[member]`; `"loss"` is minimised, the others are recorded.

@@ -15,7 +15,7 @@ class Layout:
 
     Attributes:
         block, tuple_of: of each token its block (0: the queries; then the tables), and its tuple in the sample.
-        slot, end: its place in the tuple, and that of the last token there.
+        slot: its place in the tuple.
         node, chain: the node whose table it is in (of a query its own), and the chain of its tuple (N: on none).
         symbol, holds: the number of its symbol, and the node of that.
         on_chain: number of the symbol that a chain has for a node, `[node][chain]`; `symbols`: how many there are.
@@ -35,9 +35,8 @@ class Layout:
         tuples = [(0, -1, chain, [(self.on_chain[root][chain], root) for root in roots]) for chain in every]
         for block, node in enumerate((node for node, keys in enumerate(parents) if keys), 1):
             for number, cells in enumerate(product(every, repeat=len(parents[node]))):
-                keys = [
-                    (self.on_chain[key][cell], key) for key, cell in zip(parents[node], cells, strict=True)
-                ]
+                pairs = zip(parents[node], cells, strict=True)
+                keys = [(self.on_chain[key][cell], key) for key, cell in pairs]
                 chain = cells[0] if len({*cells}) == 1 else chains
                 tuples.append((block, node, chain, [*keys, (starts[node] + number, node)]))
         tokens = [
@@ -47,9 +46,7 @@ class Layout:
         ]
         self.relations = {name: torch.tensor(to) for name, to in self._relations(tokens, names).items()}
         columns = torch.tensor([*zip(*tokens, strict=True)]).unbind()
-        self.block, self.tuple_of, self.slot, self.end, self.node, self.chain, self.symbol, self.holds = (
-            columns
-        )
+        self.block, self.tuple_of, self.slot, _, self.node, self.chain, self.symbol, self.holds = columns
 
     def _relations(self, tokens: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, list[int]]:
         none, last, found = len(tokens), len(self.parents) - 1, defaultdict[str, list[int]](list)

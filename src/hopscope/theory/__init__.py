@@ -10,10 +10,7 @@ from hopscope.theory.information_flow import held_pieces as held_pieces
 from hopscope.theory.information_flow import layers_per_step as layers_per_step
 from hopscope.theory.information_flow import pair_order as pair_order
 from hopscope.theory.information_flow import theorem_bound as theorem_bound
-from hopscope.theory.information_flow import two_target_plan as two_target_plan
-from hopscope.theory.posteriors import Question as Question
 from hopscope.theory.posteriors import blind_to_repeats_floor as blind_to_repeats_floor
 from hopscope.theory.posteriors import elimination_floor as elimination_floor
-from hopscope.theory.posteriors import read_sequence as read_sequence
 from hopscope.theory.posteriors import training_floor as training_floor
 from hopscope.theory.posteriors import unbound_repeats_floor as unbound_repeats_floor

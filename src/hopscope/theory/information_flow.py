@@ -12,7 +12,6 @@ import math
 import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from numbers import Integral
 from typing import Literal
 
@@ -64,30 +63,11 @@ def held_pieces(steps: int, mask: Mask, order: Order) -> list[list[Span]]:
     """
     if mask not in ("causal", "none"):
         raise UserError(f"mask: expected causal or none, found {mask!r}; write one of them")
-    in_time = _time_order(steps, order)
+    in_time = [token for pair in pair_order(steps, order) for token in (2 * pair - 1, 2 * pair)] + [0]
     layers: list[list[Span]] = [[(max(0, i - 1), i) for i in range(2 * steps + 1)]]
     while layers[-1][0][1] < 2 * steps:
         layers.append(_after_one_layer(layers[-1], in_time, mask))
     return layers
-
-
-def two_target_plan(steps: int, mask: Mask, order: Order) -> list[list[tuple[int, ...]]]:
-    """Return targets with which every position gets all of `held_pieces`: [layer][position], from the first layer on.
-
-    Two are always enough: one to get further left, one further right.
-    """
-    moment = {position: time for time, position in enumerate(_time_order(steps, order))}
-    plan = []
-    for before, after in pairwise(held_pieces(steps, mask, order)):
-        targets = []
-        for i, ((first, last), (left, right)) in enumerate(zip(before, after, strict=True)):
-            near = sorted(range(2 * steps + 1), key=lambda j: abs(j - i))
-            seen = [j for j in near if mask == "none" or moment[j] <= moment[i]]
-            to_left = [j for j in seen if before[j][0] == left < first <= before[j][1]]
-            to_right = [j for j in seen if before[j][0] <= last < right == before[j][1]]
-            targets.append(tuple(dict.fromkeys(to_left[:1] + to_right[:1])))
-        plan.append(targets)
-    return plan
 
 
 def pair_order(steps: int, order: Order) -> tuple[int, ...]:
@@ -99,10 +79,8 @@ def pair_order(steps: int, order: Order) -> tuple[int, ...]:
     except TypeError:
         found = ()
     if tuple(sorted(found)) != pairs:
-        raise UserError(
-            f"order: expected deepest-first, shallowest-first or each of the pair numbers 1 to {steps} once, in time "
-            f"order, found {order!r}; write deepest-first"
-        )
+        wanted = f"{', '.join(named)} or each of the pair numbers 1 to {steps} once, in time order"
+        raise UserError(f"order: expected {wanted}, found {order!r}; write deepest-first")
     return found
 
 
@@ -111,10 +89,6 @@ def whole(name: str, number: object, least: int = 1, most: int = 1024) -> int:
     if not (isinstance(number, Integral) and least <= int(number) <= most):
         raise UserError(f"{name}: expected a whole number from {least} to {most}, found {number!r}")
     return int(number)
-
-
-def _time_order(steps: int, order: Order) -> list[int]:
-    return [token for pair in pair_order(steps, order) for token in (2 * pair - 1, 2 * pair)] + [0]
 
 
 def _after_one_layer(held: list[Span], in_time: list[int], mask: Mask) -> list[Span]:

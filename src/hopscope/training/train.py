@@ -28,6 +28,8 @@ Row = Mapping[str, Any]
 """A number of each member: `split`, `metric`, perhaps `part` and more, and `value`, `[member]`.  As it is recorded it
 has `step` and `samples` besides, and `value` is a list in which a member that has diverged has `None`."""
 
+Evaluate = Callable[[Transformer], Iterable[Row]]
+
 State = tuple[dict[str, np.ndarray], dict[str, Any]]
 """All that training goes on from, as a checkpoint holds it: `weights/…` `[member, …]`, `optimiser/…` `[member, size]`;
 `step`, and `diverged_at`, the step at which each member was seen to have diverged, or `None`."""
@@ -55,15 +57,10 @@ class TimeBudget:
     started: float = field(default_factory=time.monotonic)
 
     def check(self, needed: float = 0.0) -> None:
-        """Raise if less than `needed` seconds are left.
-
-        Raises:
-            TimeBudgetReached: the work so far is safe, and the same command goes on.
-        """
+        """A `TimeBudgetReached` if less than `needed` seconds are left: the same command goes on from what is done."""
         if self.seconds is not None and self.started + self.seconds - time.monotonic() < needed:
-            raise TimeBudgetReached(
-                f"time budget of {self.seconds:g} s reached; what is done is kept, the same command goes on"
-            )
+            kept = "what is done is kept, the same command goes on"
+            raise TimeBudgetReached(f"time budget of {self.seconds:g} s reached; {kept}")
 
 
 def train(
@@ -77,12 +74,12 @@ def train(
     device: str = "cpu",
     engine: Any = None,
     after: State | None = None,
-    evaluate: Callable[[Transformer], Iterable[Row]] = lambda ensemble: (),
+    evaluate: Evaluate = lambda ensemble: (),
     progress: Callable[[Progress], object] = lambda progress: None,
     budget: TimeBudget | None = None,
     keep: Callable[[list[Row], State], object] = lambda rows, state: None,
 ) -> Transformer:
-    """Train members in this process.
+    """Train members in this process.  `UserError`: task, model, engine or memory of the device do not fit.
 
     Args:
         task, model, training, device: as in a study.
@@ -91,15 +88,11 @@ def train(
         engine: the name of one, or a module like one; by default the fastest.
         after: a state to go on from, whose own checkpoint is not repeated.
         evaluate: measures the members at `Training.evaluation_steps`; `progress` is told after each of these.
-        budget: checked before every interval between checkpoints but the first.
+        budget: checked before every interval between checkpoints but the first; a `TimeBudgetReached` ends it.
         keep: given, at every checkpoint, the first at step 0, the rows since the one before, and the state.
 
     Returns:
         The members after the last step, with their task and seeds; a diverged one keeps its weights from before.
-
-    Raises:
-        UserError: task, model, engine or memory of the device do not fit.
-        TimeBudgetReached: the next interval would not fit; at least one interval was trained.
     """
     numbers = [*range(seeds)] if isinstance(seeds, int) else [*seeds]
     check_seeds("seeds", len(numbers))
@@ -137,12 +130,7 @@ class _Loop:
     """Members in training: weights, optimiser, and what was recorded since the last checkpoint."""
 
     def __init__(
-        self,
-        ensemble: Transformer,
-        task: Task,
-        training: Training,
-        engine: Any,
-        evaluate: Callable[[Transformer], Iterable[Row]],
+        self, ensemble: Transformer, task: Task, training: Training, engine: Any, evaluate: Evaluate
     ):
         self.ensemble, self.task, self.training, self.evaluate = ensemble, task, training, evaluate
         self.seeds = torch.tensor(ensemble.seeds, device=ensemble.readout.weight.device)
@@ -154,7 +142,6 @@ class _Loop:
         self.diverged_at: list[int | None] = [None] * len(ensemble)
 
     def go_on(self, after: State) -> None:
-        """Take over a state."""
         arrays, metadata = after
         names = self.ensemble.weights()
         self.ensemble.load({name: torch.from_numpy(arrays[f"weights/{name}"]) for name in names})
@@ -173,7 +160,6 @@ class _Loop:
         return rows, (arrays, {"step": self.step, "diverged_at": [*self.diverged_at]})
 
     def measure(self) -> None:
-        """Record what the members are worth."""
         with torch.no_grad(), _fitting(f"{len(self.ensemble)} members on all held-out samples", "held_out"):
             self._record(self.evaluate(self.ensemble))
 
@@ -186,7 +172,6 @@ class _Loop:
             self.rows.append({**at, **row, **own, **({"part": part} if part else {})})
 
     def until(self, stop: int) -> Progress:
-        """Train until after step `stop`, and measure."""
         training, optimiser, count = self.training, self.optimiser, len(self.ensemble)
         size = training.batch_size
         began, first, total = time.monotonic(), self.step, dict[str, Tensor]()

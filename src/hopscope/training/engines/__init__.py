@@ -38,11 +38,8 @@ def choose(task: Task, config: TransformerConfig, device: str) -> EngineName:
     # Deep makes a column of each token and learned code: with 16 for each dimension it took twice as long as autograd.
     # One layer on tokens computes little but the rows that are read out.
     few = config.layers > 1 and config.input_size + config.position_count <= 4 * config.width
-    quick: dict[EngineName, bool] = {
-        "shallow": True,
-        "low-rank": known <= config.width / 2,
-        "deep": config.input_kind == "vectors" or few,
-    }
+    quick: dict[EngineName, bool] = {"shallow": True, "low-rank": known <= config.width / 2}
+    quick["deep"] = config.input_kind == "vectors" or few
     can = (name for name, each in quick.items() if each and not _lacking(name, task, config))
     return next(can, "autograd") if find_spec("numba") else "autograd"
 
@@ -50,20 +47,17 @@ def choose(task: Task, config: TransformerConfig, device: str) -> EngineName:
 def load(name: str, task: Task, config: TransformerConfig, device: str) -> Any:
     """The module of an engine: its `gradient`, and `update` where the optimiser's step is its own.
 
-    Raises:
-        UserError: there is no such engine, it cannot train this, or this machine lacks what it needs.
+    `UserError`: there is no such engine, it cannot train this, or this machine lacks what it needs.
     """
     if name not in ENGINES:
         raise UserError(f"engine: expected one of {', '.join(ENGINES)}, found {name!r}")
     if name in ONE_THREAD:
-        if not find_spec("numba"):
-            raise UserError(
-                f"engine: expected numba for {name}, found none; run pip install 'hopscope[fast]'"
-            )
-        if lacking := "a CPU" if device != "cpu" else _lacking(name, task, config):
-            raise UserError(
-                f"engine: expected {lacking} for {name}, found something else; use engine autograd"
-            )
+        lacking, found = "numba", "none; run pip install 'hopscope[fast]'"
+        if find_spec("numba"):
+            lacking = "a CPU" if device != "cpu" else _lacking(name, task, config)
+            found = "something else; use engine autograd"
+        if lacking:
+            raise UserError(f"engine: expected {lacking} for {name}, found {found}")
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 

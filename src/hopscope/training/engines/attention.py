@@ -34,14 +34,13 @@ class Attention:
         up: Sequence[Columns],
         down: Sequence[Columns],
         scores: np.ndarray,
-        positions: np.ndarray | None = None,
+        positions: Tensor | None = None,
     ):
-        length, positions = config.length, np.arange(config.length) if positions is None else positions
-        self._up, self._down = (
-            [x.array.reshape(config.heads, -1, *x.array.shape[1:]) for x in side] for side in (up, down)
-        )
-        self._visible = positions + 1 if config.causal else np.full(len(positions), length)
-        shape = (up[0].array.shape[1], config.heads, len(positions), length, LANES)
+        length, heads = config.length, (config.heads, -1)
+        rows = np.arange(length) if positions is None else positions.numpy()
+        self._up, self._down = ([x.tensor.unflatten(0, heads).numpy() for x in side] for side in (up, down))
+        self._visible = rows + 1 if config.causal else np.full(len(rows), length)
+        shape = (up[0].array.shape[1], config.heads, len(rows), length, LANES)
         self._pattern, self._scores = np.zeros(shape, dtype=np.float32), scores
 
     def forward(self, bias: Tensor) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hopscope.errors import UserError
-from hopscope.models.layers import At
+from hopscope.models.layers import At, unchanged
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Batch, Task, draw
 from hopscope.training.config import Training
@@ -42,12 +42,10 @@ def batches(task: Task, training: Training, seeds: Tensor) -> Callable[[int], Ba
 def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
     """The engine."""
     batch_of, backward = batches(task, training, seeds), backward_into(model, task, buffer)
-    return lambda step: backward(batch_of(step), None)
+    return lambda step: backward(batch_of(step), unchanged)
 
 
-def backward_into(
-    model: Transformer, task: Task, buffer: Tensor
-) -> Callable[[Batch, At | None], dict[str, Tensor]]:
+def backward_into(model: Transformer, task: Task, buffer: Tensor) -> Callable[[Batch, At], dict[str, Tensor]]:
     """What takes a batch forward, calling at sites, and writes the gradient of the members' losses into a buffer."""
     written = gradient_into(model, buffer)
     return lambda batch, at: written(task.parts(model(batch.inputs, at), batch))
@@ -56,8 +54,7 @@ def backward_into(
 def gradient_into(model: Transformer, buffer: Tensor) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
     """What writes the gradient of the members' losses into a buffer, and gives the losses without a gradient.
 
-    Raises:
-        UserError: none of the losses is `"loss"`, or one is not a number for each member.
+    `UserError`: none of the losses is `"loss"`, or one is not a number for each member.
     """
     weights, layout, members = list(model.parameters()), model.layout, len(buffer)
     ends = [*(start for _, start, _, _ in layout[1:]), buffer.shape[1]]

@@ -55,7 +55,6 @@ class Linear:
     """
 
     def __init__(self, precision: str):
-        """`precision` is as of `Training`."""
         self._rounded = precision == "bfloat16"
 
     def forward(self, weight: Tensor, x: Columns, out: Columns, add: bool = False) -> None:
@@ -76,11 +75,8 @@ class Linear:
             found = left.bfloat16() @ right.bfloat16()
         elif _mkl_is_slow() and left.numel() * right.shape[1] >= _LARGE:
             found = torch.ops.mkldnn._linear_pointwise(left, right.t(), None, "none", [], "")
-        elif add:
-            out.addmm_(left, right)
-            return
         else:
-            torch.mm(left, right, out=out)
+            out.addmm_(left, right, beta=int(add))
             return
         if add:
             out.add_(found)

@@ -76,7 +76,6 @@ def update(optimiser: Optimiser, by: Any = "inductor") -> Callable[[int, Tensor]
     """`Optimiser.step` as a program of its own."""
     losses = optimiser.flat.new_zeros(len(optimiser.flat))
     scalars = optimiser.flat.new_zeros(3, dtype=torch.float64).unbind()
-
     move = _compiled(lambda *given: optimiser.move(*given), by)
     replayed = Replayed(lambda: move(losses, *scalars), losses.device)
 
@@ -138,6 +137,5 @@ def _compiling() -> Iterator[None]:
             if "out of memory" in str(error) or "ALLOC_FAILED" in str(error):
                 raise
             words = str(getattr(error, "inner_exception", error)).strip().splitlines() or ["no message"]
-            raise UserError(
-                f"engine: expected torch.compile to work, found: {words[0][:200]}; mend that, or use engine autograd"
-            ) from error
+            found = f"{words[0][:200]}; mend that, or use engine autograd"
+            raise UserError(f"engine: expected torch.compile to work, found: {found}") from error

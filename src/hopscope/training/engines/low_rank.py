@@ -24,8 +24,8 @@ from hopscope.models.config import TransformerConfig
 
 from . import deep
 from .attention import Attention
-from .chunks import Folded, in_chunks
 from .columns import EPSILON, Columns, Linear
+from .deep import Folded, in_chunks
 from .lanes import LANES, Array, compiled, inverse_root, larger, load, spread, store
 
 
@@ -73,11 +73,10 @@ class _Pass:
     def __init__(self, config: TransformerConfig, folded: Folded, tiles: int, linear: Linear):
         self._made, self._slopes = folded.made, folded.slopes
         names = [f"reads.{layer}" for layer in range(config.layers + 1)]
+        pairs = [(self._made[name], self._slopes[name]) for name in names]
         # Of each member, in each layer and the readout: virtual weights, and room for the gradient at them.
-        self._reads = [
-            [(self._made[name][member], self._slopes[name][member]) for name in names]
-            for member in range(len(self._made["gram"]))
-        ]
+        members = range(len(self._made["gram"]))
+        self._reads = [[(made[member], slope[member]) for made, slope in pairs] for member in members]
         self._linear, self._exact = linear, Linear("float32")
         self._inner, self._share, length = config.heads * config.head_size, 1.0 / config.width, config.length
         self._one, sizes = config.input_size, (self._inner, self._inner, self._inner, self._inner + 1)

@@ -38,14 +38,10 @@ Views = Mapping[str, Tensor]
 def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
     """The engine."""
     batch_of, members = batches(task, training, seeds), range(len(seeds))
-    weights, slopes = (
-        {name.removeprefix("layers.0."): view for name, view in views.items()}
-        for views in (model.weights(), model.views(buffer))
-    )
-    own, back = (
-        [{name: view[m] for name, view in some.items()} for m in members] for some in (weights, slopes)
-    )
-    tables, rows = _Tables(model, weights, slopes), _Rows(model.config, training)
+    views = model.weights(), model.views(buffer)
+    both = [{name.removeprefix("layers.0."): view for name, view in each.items()} for each in views]
+    own, back = ([{name: view[m] for name, view in each.items()} for m in members] for each in both)
+    tables, rows = _Tables(model, *both), _Rows(model.config, training)
 
     @torch.no_grad()
     def of_step(step: int) -> dict[str, Tensor]:
@@ -112,11 +108,8 @@ class _Tables:
         first, score, write = self._back
         back_output = slopes["attention.output.weight"]
         back_output.copy_(torch.bmm(value.transpose(1, 2), write).view_as(back_output))
-        by_head = (
-            torch.bmm(score, key).mul_(self._scale),
-            torch.bmm(score.transpose(1, 2), query),
-            torch.bmm(write, output.transpose(1, 2)),
-        )
+        asking = torch.bmm(score, key).mul_(self._scale)
+        by_head = asking, torch.bmm(score.transpose(1, 2), query), torch.bmm(write, output.transpose(1, 2))
         back = []
         for (name, x), each in zip(self._read.items(), by_head, strict=True):
             slope = each.unflatten(0, (-1, self._heads)).transpose(1, 2).flatten(2)
