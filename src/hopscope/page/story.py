@@ -265,14 +265,16 @@ class Story:
     ) -> str:  # fmt: skip
         """The answer in at most three sentences, and the one chart that shows it: `{% call answer("loss") %} …`.
 
-        Of the names of several figures, the first that the run has is shown; with `circuit` the first of the circuits
+        Where training of every model diverged, the answer says that, and the template's words are not asked.  Of the names of several figures, the first that the run has is shown; with `circuit` the first of the circuits
         stands beside it, where the page has a player.
         """
         if self.lead is not None:
             raise UserError("answer: expected one answer, found a second one; join them")
         names = [chart] if isinstance(chart, str) else chart
         found = next((name for name in names if name in self._figures), None)
-        self.lead = " ".join(caller().split()), self._figure(found, caption) if found else None
+        lost = 0 < len(self._evidence.members) == len(self._facts.diverged)
+        words = "Training of every model diverged, so there is no answer." if lost else caller()
+        self.lead = " ".join(words.split()), self._figure(found, caption) if found else None
         self.asked |= {"circuit beside the answer"} if circuit else set()
         return ""
 
