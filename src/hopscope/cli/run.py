@@ -162,9 +162,8 @@ def _check_flags(arguments: Sequence[str], flags: Mapping[str, Flag], study: Stu
             study.changed({name: None})  # which raises, with a hint
         if name in flags and isinstance(flags[name].default, bool) and following.lower() in ("true", "false"):
             section, _, field = argument.removeprefix("--").rpartition(".")
-            wanted = (
-                argument if following.lower() == "true" else f"--{section}{'.' * bool(section)}no-{field}"
-            )
+            off = f"--{section}{'.' * bool(section)}no-{field}"
+            wanted = argument if following.lower() == "true" else off
             words = f"expected a switch without a value, found {following!r}; write {wanted}"
             raise UserError(f"{argument}: {words}")
 

@@ -120,10 +120,9 @@ class Equations(Task):
 
         Roles: `kind` (`KINDS`), `step` (of a line: 1 is the round that the question asks for; 0 elsewhere), `round`
         (of a line: 1 is the first; behind the lines: the last), `slot` (of a word: its number in the sentence), `chain`
-        (the value in which a line's symbols, the query, or the words behind it end; -1 where there is none).
-        Relations: `previous`, `pair_mate` (the other symbol of a line), `same_symbol` (from a name on the right, and
-        from the query, to the left of the line that tells what it is), `query` (from the words behind it), and `hop_k`
-        (what stands on the right after following k lines; words behind the query count as the query).
+        (the value in which a line's symbols, the query, or the words behind it end; -1: none).  Relations: `previous`,
+        `pair_mate` (the other symbol of a line), `same_symbol` (from a name on the right, and from the query, to the
+        line that tells what it is), `query` (from the words behind it), `hop_k` (what stands on the right k lines on).
         """
         if draws.use == "held-out" or draws.stream == "circuit":
             return self.questions(draws, familiar=draws.use != "held-out")
@@ -317,9 +316,8 @@ class _Texts:
         from hopscope.tasks.batch import Batch
 
         depth = drawn.depth[..., 0]
-        equals, end, padding = (
-            torch.full_like(drawn.asked, each) for each in (self.equals, self.end, self.padding)
-        )
+        signs = (self.equals, self.end, self.padding)
+        equals, end, padding = (torch.full_like(drawn.asked, each) for each in signs)
 
         def written(names: "Tensor") -> "Tensor":
             return torch.stack((names, equals.expand_as(names), self._follow(drawn, names)), -1).flatten(-2)
