@@ -65,9 +65,7 @@ def run(
         listen: hears the workers; `say` what else there is to tell, in words.
         more: as `fields`, for names without a dot, such as `seeds=3`.
 
-    Raises:
-        UserError: something that the user can mend.
-        TimeBudgetReached: the same call goes on.
+    `UserError`: something that the user can mend; `TimeBudgetReached`: the same call goes on.
     """
     from hopscope.execute.track import check_trackers, followed
     from hopscope.training.train import TimeBudget
@@ -123,7 +121,7 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
     table.write(folder.path / "evidence.parquet")
     known: dict[str, Any] = {"registered": folder.config["registration"]}
     if (folder.path / "claims.json").exists():
-        known["before"] = Ledger.from_json(folder.read("claims.json"))
+        known["before"] = Ledger.from_json(folder.read("claims.json"), f"{folder.path / 'claims.json'}")
     if study.task is not None:
         # One word where every configuration is trained as it says, else what differs.
         cells: list[Any] = [study.of(each) for each in study.grid()]

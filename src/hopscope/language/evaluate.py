@@ -11,14 +11,7 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.language.answers import SCORES, Answer, matched, normal_form, scores
-from hopscope.language.local import (
-    beginnings,
-    context_of,
-    continuations,
-    encoded,
-    log_probabilities,
-    source,
-)  # fmt: skip
+from hopscope.language.local import beginnings, context_of, continuations, encoded, log_probabilities, source
 from hopscope.language.questions import FORMULATIONS, Protocol, Question, Questions, kinds
 from hopscope.training.train import TimeBudget
 
