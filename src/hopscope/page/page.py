@@ -226,8 +226,8 @@ def _compared_chart(views: Sequence[View]) -> Shown | None:
     if not lines:
         return None
     words = "Held-out loss, mean over seeds: a colour for each run, a line for each configuration where they are few."
-    told: figures.Shown = {"rows": lambda _: lines, "title": "held-out loss", "caption": words}
-    return shown(figures.curves("loss", "run", name="loss", **told), next(iter(known.values())))
+    made = figures.curves("loss", "run", rows=lambda _: lines, caption=words, name="loss")
+    return shown(made, next(iter(known.values())))
 
 
 def _listed(run: "RunFolder", folder: Path) -> dict[str, Any]:
