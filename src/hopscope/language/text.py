@@ -256,7 +256,6 @@ class _Texts:
         self.relations = ("previous", "pair_mate", "query", "same_symbol", *hops)
 
     def training(self, draws: "Draws") -> "Batch":
-        """Training texts."""
         drawn = self._draw(draws, self.task.lines == "paper", self.task.asked == "last", None)
         mapping = self._value(drawn, self._last_names(drawn))
         instead = self.instead[(mapping * self.digits).sum(-1)]
@@ -264,7 +263,6 @@ class _Texts:
         return self._batch(self._with_mapping(drawn, mapping))
 
     def questions(self, draws: "Draws", depth: int | None, familiar: bool) -> "Batch":
-        """See `Equations.questions`."""
         from hopscope import rng
 
         drawn, mappings = self._draw(draws, True, True, depth), self.trained if familiar else self.held
@@ -357,7 +355,6 @@ class _Texts:
         return self.chains * self.depths[drawn.depth] + self.places
 
     def _annotations(self, drawn: _Drawn, source: "Tensor", symbol: "Tensor") -> "dict[str, Tensor]":
-        """Roles and relations; see `Equations.sample`."""
         import torch
 
         from hopscope.tasks.batch import NO_RELATION
