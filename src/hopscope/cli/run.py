@@ -178,14 +178,8 @@ class Bar(Progress):
     def __init__(self) -> None:
         console, wide = Console(stderr=True), Column(ratio=1, no_wrap=True)
         words = TextColumn("{task.description}", markup=False, table_column=wide)
-        columns = (
-            BarColumn(bar_width=10),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            words,
-        )
-        super().__init__(*columns, console=console, disable=not console.is_terminal, expand=True)
+        columns = BarColumn(bar_width=10), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("left")
+        super().__init__(*columns, words, console=console, disable=not console.is_terminal, expand=True)
         self._units, self._said = dict[str, _Unit](), -math.inf
 
     def hear(self, folder: UnitFolder, message: Mapping[str, Any]) -> None:
