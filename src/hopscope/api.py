@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Ledger
 from hopscope.claims.judge import judge
-from hopscope.errors import UserError
+from hopscope.errors import UserError, printable
 from hopscope.execute.local import ThisMachine
 from hopscope.execute.places import place_of
 from hopscope.execute.pool import Listener, train_all
@@ -64,9 +65,7 @@ def run(
         listen: hears the workers; `say` what else there is to tell, in words.
         more: as `fields`, for names without a dot, such as `seeds=3`.
 
-    Raises:
-        UserError: something that the user can mend.
-        TimeBudgetReached: the same call goes on.
+    `UserError`: something that the user can mend; `TimeBudgetReached`: the same call goes on.
     """
     from hopscope.execute.track import check_trackers, followed
     from hopscope.training.train import TimeBudget
@@ -122,7 +121,7 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
     table.write(folder.path / "evidence.parquet")
     known: dict[str, Any] = {"registered": folder.config["registration"]}
     if (folder.path / "claims.json").exists():
-        known["before"] = Ledger.from_json(folder.read("claims.json"))
+        known["before"] = Ledger.from_json(folder.read("claims.json"), f"{folder.path / 'claims.json'}")
     if study.task is not None:
         # One word where every configuration is trained as it says, else what differs.
         cells: list[Any] = [study.of(each) for each in study.grid()]
@@ -225,9 +224,8 @@ class Run:
             import pandas as pd
 
             given = pd.DataFrame([member.overrides for member in chosen], dtype=object).map(str)
-            differ = [
-                f"{name}: {', '.join(each.unique())}" for name, each in given.items() if each.nunique() > 1
-            ]
+            several = ((name, each.unique()) for name, each in given.items())
+            differ = [f"{name}: {', '.join(words)}" for name, words in several if len(words) > 1]
             found = f"found {'; '.join(differ) or 'several labels'}; choose one"
             raise UserError(f"ensemble: expected members of one configuration, {found}")
         return self._together(chosen, step)
@@ -284,9 +282,15 @@ class Run:
         return together.knowing(task, [each.data_seed or 0 for each in members], first.step)
 
     def _repr_html_(self) -> str:
-        from hopscope.page.displays import of_run
-
-        return of_run(self.folder, self.claims if (self.path / "claims.json").is_file() else None)
+        about = f"study {self.config['study']}, preset {self.config.get('preset') or 'none'}, {self.path}"
+        whole = [unit.is_whole for unit in self.folder.units]
+        state = f"<p>{sum(whole)} of {len(whole)} units are done.</p>"
+        if (self.path / "claims.json").is_file():
+            state = self.claims._repr_html_()
+        told = (f"{each.member}: {each.configuration}, seed {each.seed}" for each in self.members)
+        lines = "".join(f"<div>{escape(printable(words))}</div>" for words in told)
+        folded = f"<details><summary>{len(self.members)} members</summary>{lines}</details>"
+        return f"<p><b>{escape(printable(about))}</b></p>{state}{folded}"
 
 
 def _made(

@@ -16,7 +16,7 @@ CITIES = ("Amsterdam", "Berlin", "Cairo")
 # Two chains of three steps: z = x, x = v, v = 1 is asked; y = w, w = u, u = 0 is the other one.
 LINES = [(1, 3, "u = 0"), (0, 3, "v = 1"), (0, 2, "x = v"), (1, 2, "w = u"), (0, 1, "z = x"), (1, 1, "y = w")]
 ASKED = Question(
-    "q", "equations", 3, 2, "1", ("0", "1"), 0, (("z", "x", "v", "1"), ("y", "w", "u", "0")),
+    "q", "1", ("0", "1"), 0, (("z", "x", "v", "1"), ("y", "w", "u", "0")),
     tuple(Line(*line) for line in LINES), "What is the value of z?",
 )  # fmt: skip
 

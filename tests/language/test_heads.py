@@ -27,7 +27,7 @@ def built():
 
 
 def texts_of(model, *several):
-    return [read(model.tokenizer, one, kind.put(one)) for kind in several for one in kind.drawn()]
+    return [read(model, kind, one) for kind in several for one in kind.drawn()]
 
 
 def test_planted_heads_are_found_and_no_other_is_needed(built):
@@ -217,16 +217,16 @@ def test_mentions_that_tokens_do_not_tell(built):
     (one, *_) = EQUATIONS.drawn()
     words = tuple(word for word in planted.VOCABULARY if word not in "abcd")
     with pytest.raises(UserError, match=f"{one.id}: expected '.' .character 0. in whole, known tokens"):
-        read(planted.tokenizer(vocabulary=words), one, EQUATIONS.put(one))
+        read(built._replace(tokenizer=planted.tokenizer(vocabulary=words)), EQUATIONS, one)
     lines = planted.tokenizer(vocabulary=("<unk>", *one.prompt.replace(" ", "").split("\n")), split=r"\n")
     with pytest.raises(UserError, match="use another model or formulation"):
-        read(lines, one, EQUATIONS.put(one))
+        read(built._replace(tokenizer=lines), EQUATIONS, one)
 
 
 def test_repeats_are_read_in_all_tellings(built):
     kind = EQUATIONS.model_copy(update={"repeats": 3, "measure": "choice"})
     for one in kind.drawn():
-        text = read(built.tokenizer, one, kind.put(one))
+        text = read(built, kind, one)
         ((row, targets),) = text.reads["answer:hop_1"].items()
         assert row == len(text.ids) - 1 and len(targets) == 3
         assert {text.ids[n] for n in targets} == {planted.VOCABULARY.index(one.answer)}

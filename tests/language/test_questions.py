@@ -52,11 +52,11 @@ def read(formulation, prompt):
 
 @pytest.mark.parametrize("name", FORMULATIONS)
 def test_answers_are_what_a_reader_finds(name):
-    seen = set()
-    for one in Questions(formulation=name, count=29, seed=7).drawn():
+    seen, kind = set(), Questions(formulation=name, count=29, seed=7)
+    for one in kind.drawn():
         assert re.fullmatch(SENTENCES[name], one.prompt.split("\n")[-1])
         assert one.answer == one.symbols[one.chain][-1] and ", ".join(one.acceptable) == ACCEPTABLE[name]
-        assert {len(path) for path in one.symbols} == {one.depth + 1} and len(one.symbols) == one.chains
+        assert {len(path) for path in one.symbols} == {kind.depth + 1} and len(one.symbols) == kind.chains
         assert read(name, one.prompt) == one.answer
         seen.add(one.prompt)
     assert len(seen) == 29
@@ -88,7 +88,7 @@ def test_every_mention_is_where_it_is_said_to_be(name, fields):
         own = {each.step: each.symbol for each in facts if each.chain == one.chain and each.found}
         path = one.symbols[one.chain]
         if name != "functions":
-            assert [own[step] for step in range(1, one.depth + 1)] == [*path[1:]]
+            assert [own[step] for step in range(1, kind.depth + 1)] == [*path[1:]]
         query = [mention for mention in placed.mentions if mention.line < 0]
         assert all(mention.start > facts[-1].end for mention in query)
         assert "".join(each.symbol for each in query) == re.sub(r"\W", "", path[0])

@@ -111,14 +111,19 @@ class Verdict(Judgement):
             return self.structural if isinstance(self.structural, str) else "true by construction"
         return shorten(", ".join([self.verdict, *self.lacks[:1]]), 120, placeholder=" …")
 
+    def measured(self, part: str) -> tuple[str, str]:
+        """The value of a part (`""` where there is one) with its interval, and what was asked of it."""
+        own, must = self.parts.get(part, self), Criterion.of_json(of_part(self.threshold, part))
+        found = must.show(own.value) if isinstance(own.value, float) else "–"
+        found += f" [{must.show(*own.interval)}]" if isinstance(own.interval, tuple) else ""
+        every = f", every {of_part(self.n_counts, part)}" * (of_part(self.rule, part) == "always")
+        return found, f"{must}{every}"
+
     @property
     def reasons(self) -> list[str]:
         """What was asked, why the verdict is what it is, and what stands beside it, line by line."""
-        rows, bounds = [], {"": self.threshold} if isinstance(self.unit, str) else self.threshold
-        for part, must in ((part, Criterion.of_json(bound)) for part, bound in bounds.items()):
-            value, interval = (getattr(self.parts.get(part, self), name) for name in ("value", "interval"))
-            found = "–" if value is None else f"{must.show(value)} [{must.show(*(interval or ()))}]"
-            rows.append(f"{part or 'value'}: {found}, asked {must}")
+        parts = [""] if isinstance(self.unit, str) else self.threshold
+        rows = [f"{part or 'value'}: {', asked '.join(self.measured(part))}" for part in parts]
         named = {"here": self.here or self, "the source": self, **self.readings}
         rows += [f"{name}: {each.verdict}: {each.words}" for name, each in named.items()]
         return rows + [f"control {name}: {each.words}" for name, each in self.controls.items()]
@@ -127,6 +132,11 @@ class Verdict(Judgement):
 def pointing(judgement: Judgement) -> Leaning:
     """Where the numbers point, whatever the verdict is."""
     return _DECIDED.get(judgement.verdict, judgement.leaning or "mixed")
+
+
+def of_part(value: Any, part: str) -> Any:
+    """What all parts share, or a part's own."""
+    return value[part] if isinstance(value, dict) and part in value else value
 
 
 def counted(number: int, noun: str) -> str:

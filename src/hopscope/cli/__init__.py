@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO, cast
@@ -35,9 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status."""
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a terminal that lacks a sign shows another, and is no fault
+        # A terminal that lacks a sign shows another, and is no fault.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     with redirect_stderr(cast(TextIO, _Said(sys.stderr))), _obeying():
         status = _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -83,16 +83,14 @@ def _called(given: list[str]) -> int:
         print(f"hopscope {importlib.import_module('hopscope').__version__}")
         return 0
     if name not in COMMANDS:
-        raise UserError(
-            f"command: expected one of {', '.join(COMMANDS)}, found {name!r}; see hopscope --help"
-        )
+        known = ", ".join(COMMANDS)
+        raise UserError(f"command: expected one of {known}, found {name!r}; see hopscope --help")
     command = getattr(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}"), name)
     from hopscope.cli.parsing import bound
 
     try:
-        call = (
-            bound(command, rest) if name != "run" else lambda: command(rest)
-        )  # whose options are its study's
+        # The options of `run` are its study's.
+        call = partial(command, rest) if name == "run" else bound(command, rest)
         call()
     except SystemExit as stop:
         if stop.code not in (0, None):

@@ -31,26 +31,21 @@ def parse(
 
     `UserError`: an option is unknown, missing, or has a value that does not fit.
     """
+    program = f"hopscope {command}"
+    advice = f"see {program} --help"
     if "" in arguments:  # which pathlib would take for the current folder
-        raise UserError(
-            f"{command}: expected a PATH or a value, found an empty word; see hopscope {command} --help"
-        )
-    errors, config = io.StringIO(), (tyro.conf.FlagCreatePairsOff,)
+        raise UserError(f"{command}: expected a PATH or a value, found an empty word; {advice}")
+    errors = io.StringIO()
+    about: Any = {"prog": program, "description": description, "config": (tyro.conf.FlagCreatePairsOff,)}
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(
-                options,
-                args=list(arguments),
-                prog=f"hopscope {command}",
-                description=description,
-                config=config,
-            )
+            return tyro.cli(options, args=list(arguments), **about)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise UserError(f"{_sentence(errors.getvalue())}; see hopscope {command} --help") from None
+        raise UserError(f"{_sentence(errors.getvalue())}; {advice}") from None
     except ValidationError as error:
-        raise UserError(f"{validation_line(error)}; see hopscope {command} --help") from None
+        raise UserError(f"{validation_line(error)}; {advice}") from None
 
 
 def bound(command: Callable[..., None], arguments: Sequence[str]) -> Callable[[], None]:

@@ -7,7 +7,7 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -91,12 +91,10 @@ def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple
     study = loaded.study.chosen(preset, plain)
     flags = study.fields()
     kind = _command(flags, RunOptions(preset=preset))
-    words = [_whole(each, study) for each in arguments]
-    _check_flags(words, {flag.name: flag for flag in flags}, study)
-    parsed = parse(kind, words, f"run {called}", f"{study.name}: {study.question}")
+    named = [*_named(arguments, {flag.name: flag for flag in flags}, study)]
+    parsed = parse(kind, [word for word, _ in named], f"run {called}", f"{study.name}: {study.question}")
     # What was given counts also where it is the default: another flag may move that.
-    names = [each.removeprefix("--").partition("=")[0] for each in words if each.startswith("--")]
-    given = {each.replace("-", "_") for each in names}
+    given = {name for _, name in named}
     for flag in flags:
         section, _, field = flag.name.rpartition(".")
         value = getattr(getattr(parsed, section) if section else parsed, field)
@@ -138,23 +136,19 @@ def _helps(kind: type) -> dict[str, str]:
     return found
 
 
-def _whole(argument: str, study: Study) -> str:
-    """A flag by its whole name, as `--training.steps` for `--training-steps`; anything else as it is."""
-    flag, equals, value = argument.partition("=")
-    name = flag.removeprefix("--").replace("-", "_")
-    bare = name.removeprefix("no_")
-    section, dot, field = study.dotted(bare).partition(".")
-    if not flag.startswith("--") or not dot or "." in bare:
-        return argument
-    return f"--{section}.{'no-' * (bare != name)}{field.replace('_', '-')}{equals}{value}"
+def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) -> Iterator[tuple[str, str]]:
+    """Each argument, a flag by its whole name (`--training.steps` for `--training-steps`), and the field of a flag.
 
-
-def _check_flags(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) -> None:
-    """Tell a flag that does not exist, or a switch with a value, as the study tells it: by a `UserError`."""
+    A flag that does not exist, or a switch with a value, is told as the study tells it: by a `UserError`.
+    """
     for argument, following in pairwise([*arguments, ""]):
-        name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
-        if not argument.startswith("--"):
-            continue
+        written, equals, value = argument.partition("=")
+        name = written.removeprefix("--").replace("-", "_") if written.startswith("--") else ""
+        bare = name.removeprefix("no_")
+        if bare and "." not in bare and "." in (whole := study.dotted(bare)):
+            section, _, field = whole.partition(".")
+            name = f"{section}.{'no_' * (bare != name)}{field}"
+            argument = f"--{name.replace('_', '-')}{equals}{value}"
         plain = ".".join(part.removeprefix("no_") for part in name.split("."))
         # The field of an option that has fields itself is known by its first word.
         if "." in name and not {name, plain, name.partition(".")[0]} & {*flags}:
@@ -162,11 +156,11 @@ def _check_flags(arguments: Sequence[str], flags: Mapping[str, Flag], study: Stu
             study.changed({name: None})  # which raises, with a hint
         if name in flags and isinstance(flags[name].default, bool) and following.lower() in ("true", "false"):
             section, _, field = argument.removeprefix("--").rpartition(".")
-            wanted = (
-                argument if following.lower() == "true" else f"--{section}{'.' * bool(section)}no-{field}"
-            )
+            off = f"--{section}{'.' * bool(section)}no-{field}"
+            wanted = argument if following.lower() == "true" else off
             words = f"expected a switch without a value, found {following!r}; write {wanted}"
             raise UserError(f"{argument}: {words}")
+        yield argument, name
 
 
 class _Unit:
@@ -184,14 +178,8 @@ class Bar(Progress):
     def __init__(self) -> None:
         console, wide = Console(stderr=True), Column(ratio=1, no_wrap=True)
         words = TextColumn("{task.description}", markup=False, table_column=wide)
-        columns = (
-            BarColumn(bar_width=10),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            words,
-        )
-        super().__init__(*columns, console=console, disable=not console.is_terminal, expand=True)
+        columns = BarColumn(bar_width=10), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("left")
+        super().__init__(*columns, words, console=console, disable=not console.is_terminal, expand=True)
         self._units, self._said = dict[str, _Unit](), -math.inf
 
     def hear(self, folder: UnitFolder, message: Mapping[str, Any]) -> None:

@@ -5,16 +5,7 @@ from itertools import groupby, pairwise
 from json import dumps
 from typing import Any, Literal
 
-from hopscope.theory import (
-    Order,
-    Span,
-    bound_layers,
-    exact_layers_single_target,
-    held_pieces,
-    layers_per_step,
-    pair_order,
-    theorem_bound,
-)
+from hopscope.theory import information_flow as flow
 
 # Steps of the longest chain of which every position is drawn; of longer ones, what the query holds.
 _PICTURED = 10
@@ -35,35 +26,35 @@ def theory(
         json: Print JSON.
     """
     pairs = _order(order)
-    exact = layers_per_step(steps, mask, pairs)
-    single, bound = exact_layers_single_target(steps), theorem_bound(steps)
+    exact, alone = flow.layers_per_step(steps, mask, pairs), flow.exact_layers_single_target
+    single, bound = alone(steps), flow.theorem_bound(steps)
     if json:
         found: dict[str, Any] = {
-            "steps": steps, "mask": mask, "order": pairs, "bound": bound, "bound_layers": bound_layers(steps),
+            "steps": steps, "mask": mask, "order": pairs, "bound": bound, "bound_layers": flow.bound_layers(steps),
             "exact_layers": exact[steps], "exact_layers_single_target": single,
             "per_step": {str(step): layers for step, layers in exact.items()},
         }  # fmt: skip
         print(dumps(found, indent=1))
         return
-    shown = [f"{_symbol(pair - 1)}{_symbol(pair)}" for pair in pair_order(steps, pairs)]
+    shown = [f"{_symbol(pair - 1)}{_symbol(pair)}" for pair in flow.pair_order(steps, pairs)]
     shown = shown if len(shown) <= _PICTURED else [*shown[:3], "…", *shown[-3:]]
     sees = "itself and what is before it" if mask == "causal" else "everything"
     print(f"Chain of {steps}, in time: {'  '.join(shown)}  {_symbol(0)} (query).  A position sees {sees}.\n")
     print("Layers needed before the query can hold …\n")
     print(f"{'symbol':<12}{'theorem 1':>12}{'exact':>12}   exact, one target per position")
-    rows = [(step, (bound_layers(step), exact[step], exact_layers_single_target(step))) for step in exact]
+    rows = [(step, (flow.bound_layers(step), exact[step], alone(step))) for step in exact]
     for counts, group in groupby(rows, key=lambda row: row[1]):
         symbols = [_symbol(step) for step, _ in group]
         named = " … ".join(dict.fromkeys([symbols[0], symbols[-1]]))
         print(f"{named:<12}" + "".join(f"{count:>12}" for count in counts))
     print(
         f"\n{exact[steps]} layers can bring {_symbol(steps)} to the query, fewer cannot.  The published bound alone, "
-        f"log₃(2·{steps}) = {bound:.3f}, says: at least {bound_layers(steps)}.\n"
+        f"log₃(2·{steps}) = {bound:.3f}, says: at least {flow.bound_layers(steps)}.\n"
         f"If each position reads one other in a layer (one head, one-hot), {single} are needed and enough; two targets "
         "always do as well as any number.\nThis bounds models in which a position reads only what it shares a piece "
         "with, not every network: see docs/theory.md.\n"
     )
-    for line in _pictures(held_pieces(steps, mask, pairs)):
+    for line in _pictures(flow.held_pieces(steps, mask, pairs)):
         print(line.rstrip())
 
 
@@ -71,14 +62,14 @@ def _symbol(step: int) -> str:
     return f"x{step}".translate(_LOWERED)
 
 
-def _order(words: str) -> Order:
+def _order(words: str) -> flow.Order:
     try:
         return [int(number) for number in words.split(",")]
     except ValueError:
         return words  # type: ignore[return-value]
 
 
-def _pictures(layers: list[list[Span]]) -> Iterator[str]:
+def _pictures(layers: list[list[flow.Span]]) -> Iterator[str]:
     pieces = range(len(layers[0]))
     if len(pieces) // 2 > _PICTURED:
         yield "What the query can hold:"

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from tyro.conf import Positional, arg
 
 from hopscope.cli.parsing import show_table, stage
-from hopscope.config import validation_line
+from hopscope.config import validation_line, values_of
 from hopscope.errors import UserError
-from hopscope.language.questions import Questions
+from hopscope.language.questions import Questions, Wording
 
 _BEST = 3  # heads shown of each target
 
@@ -38,8 +38,9 @@ def questions(
     asked = _asked("questions", formulation, depth, count=count, seed=seed, chains=chains)
     for each in asked.drawn():
         if json:
-            names = ("id", "formulation", "depth", "chains", "prompt", "answer", "acceptable")
-            print(dumps({name: getattr(each, name) for name in names}))
+            kind = asked.model_dump(include={"formulation", "depth", "chains"})
+            told = {name: getattr(each, name) for name in ("prompt", "answer", "acceptable")}
+            print(dumps({"id": each.id, **kind, **told}))
         else:
             answers = f"Correct: {each.answer}\nAcceptable: {', '.join(each.acceptable)}"
             print(f"{each.id}\n{each.prompt}\n{answers}\n")
@@ -51,12 +52,7 @@ def heads(
     formulation: str = "equations",
     depth: int | None = None,
     chains: int = 4,
-    count: int = 64,
-    seed: int = 0,
-    few_shot: int = 0,
-    filler: int = 0,
-    repeats: int = 1,
-    complete: bool = False,
+    put: Annotated[Wording, arg(name="")] = Wording(count=64),  # noqa: B008 - frozen
     ablation: Literal["mean", "zero"] = "mean",
     top: tuple[int, ...] = (),
     draws: int = 8,
@@ -66,7 +62,8 @@ def heads(
 ) -> None:
     """Score the heads of a language model: what they attend to in retrieval, and what is lost without them.
 
-    A model that cannot answer is a result, not a failure.
+    Heads are found on --count questions; as many others, of each depth, are answered without them.  A model that cannot
+    answer is a result, not a failure.
 
     Args:
         model: Folder that save_pretrained wrote, GGUF file, or a name on the Hugging Face hub (HF_HUB_OFFLINE=1: its
@@ -74,12 +71,6 @@ def heads(
         formulation: Questions: equations, lives_with, kingdoms, functions or relatives.
         depth: D of the questions on which heads are found (default: that of the paper).
         chains: N: chains that are interleaved.
-        count: Questions on which heads are found; as many others, of each depth, are answered without them.
-        seed: Seed of the questions and of the random heads.
-        few_shot: Solved examples of the same kind before each question.
-        filler: Dots between each question and its answer.
-        repeats: How often each problem is told.
-        complete: End with the beginning of the sentence that the answer ends.
         ablation: The replacement of a head: its mean at the same role in other questions, or zero.
         top: How many heads are taken out at once (default: 1, 2, 4, 8, at most one of eight).
         draws: Sets of random heads, as many in each layer, that the top ones are compared with.
@@ -87,9 +78,7 @@ def heads(
         precision: Number format of weights and activations.
         json: Print JSON.
     """
-    fields: dict[str, Any] = {"measure": "choice"} if complete else {}
-    fields |= {"count": count, "seed": seed, "chains": chains, "few_shot": few_shot, "filler": filler}
-    asked = _asked("heads", formulation, depth, repeats=repeats, **fields)
+    asked = _asked("heads", formulation, depth, chains=chains, **values_of(put))
     from hopscope.execute.local import ThisMachine
     from hopscope.language.heads import score
 

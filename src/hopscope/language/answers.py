@@ -42,9 +42,8 @@ class Answer(NamedTuple):
 def scores(said: Sequence[str], answer: str, acceptable: Sequence[str], stuck: bool) -> dict[str, float]:
     """What one question contributes to the mean of its kind.
 
-    `accuracy`: whether the acceptable answer is right, NaN without one; of all questions `first_accuracy` and
-    `acceptance` (of the first answer), `answered` and `stuck`; and `guess`, what blind guessing among the acceptable
-    answers reaches.
+    `accuracy` is NaN without an acceptable answer; `first_accuracy` and `acceptance` are of the first answer; `guess`
+    is what blind guessing among the acceptable answers reaches.
     """
     given = [matched(text, acceptable) for text in said] or [None]
     right, told = [each == answer for each in given], [each is not None for each in given]
@@ -70,11 +69,9 @@ def rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
     """What was answered, as rows of evidence whose part is `MODEL, KIND`, such as `openai/gpt-4o, equations D = 3`.
 
     `correct`: one row for each question, in an order that is the same for all models: 1 if its first acceptable answer
-    is right, null if none was acceptable.  `questions`; the shares of `scores` (accuracy: of the questions with an
-    acceptable answer), each with the ends of its 95 % Wilson interval as `accuracy_low`, `accuracy_high`; the mean
-    `attempts`; and `count`, part `MODEL, KIND: WHAT`, of what went wrong.
-
-    A kind with a question that is longer than the model's context was not run: its one row is `too_long`.
+    is right, null if none was acceptable.  `questions`; the means of `scores`, each with the ends of its 95 % Wilson
+    interval as `accuracy_low`, `accuracy_high`; the mean `attempts`; `count`, part `MODEL, KIND: WHAT`, of what went
+    wrong.  A kind with a question that is longer than the model's context was not run: its one row is `too_long`.
     """
     for part, group in groupby(answers, key=lambda one: f"{one.model}, {one.kind}"):
         several = [*group]
@@ -83,8 +80,7 @@ def rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
             continue
         every = [scores(one.said, one.question.answer, one.question.acceptable, one.stuck) for one in several]
         found: list[tuple[str, float]] = [("correct", each["accuracy"]) for each in every]
-        found.append(("questions", len(several)))
-        found.append(("attempts", fmean(len(one.said) for one in several)))
+        found += [("questions", len(several)), ("attempts", fmean(len(one.said) for one in several))]
         for name in SCORES:
             known = [each[name] for each in every if not math.isnan(each[name])]
             found.append((name, fmean(known) if known else math.nan))

@@ -11,14 +11,7 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.language.answers import SCORES, Answer, matched, normal_form, scores
-from hopscope.language.local import (
-    beginnings,
-    context_of,
-    continuations,
-    encoded,
-    log_probabilities,
-    source,
-)  # fmt: skip
+from hopscope.language.local import beginnings, context_of, continuations, encoded, log_probabilities, source
 from hopscope.language.questions import FORMULATIONS, Protocol, Question, Questions, kinds
 from hopscope.training.train import TimeBudget
 
@@ -41,7 +34,6 @@ LOCAL = "hf/"
 RETRIES, ANSWER = 3, 16
 """Retries of one request (Inspect's default is to go on for ever); most tokens of a local model's answer."""
 
-_FOREVER = 10**8  # seconds: Inspect knows no way to take a limit back
 _TOO_LONG = re.compile(r"context.?(length|size|window)|maximum context|too (many tokens|long)", re.IGNORECASE)
 
 
@@ -51,26 +43,23 @@ def ask(
 ) -> list[Answer]:  # fmt: skip
     """Put every kind of questions to each model.  The same call goes on where the last one stopped.
 
-    Args:
-        models: as Inspect names them; of this machine, see `LOCAL`.
-        questions: of different kinds.
-        folder: for Inspect's logs, into which every answer is written at once.
-        budget: looked at between questions; every call answers one at least.
-        how: fields of `Protocol`.
-
-    Raises:
-        UserError: a model cannot be asked, or its server does not answer; what was answered is kept.
-        TimeBudgetReached: likewise.
+    Models are called as Inspect calls them, those of this machine as `LOCAL` says.  Every answer is written at once
+    into Inspect's logs in `folder`; the budget is looked at between questions, of which every call answers one at
+    least.  `how`: fields of `Protocol`.  `UserError`: a model cannot be asked, or its server does not answer; what was
+    answered is kept, as when the budget is spent.
     """
     found, protocol = list[Answer](), Protocol(**how)
+    fields = ("temperature", "max_tokens", "max_connections")
+    settings = {"max_retries": RETRIES, **{name: getattr(protocol, name) for name in fields}}
     for name in models:
+        # A try has half of the time, so that one that hangs can be made again.
+        limits = {"timeout": protocol.timeout, "attempt_timeout": max(1, protocol.timeout // 2)}
         called, local = name, dict[str, Any]()
-        # What a provider may have to know before it is asked.
-        config = GenerateConfig(max_tokens=protocol.max_tokens, temperature=protocol.temperature)
         try:
             if name.startswith(LOCAL):
-                called = f"{LOCAL}{source(name.removeprefix(LOCAL))}"
-                local = {"dtype": protocol.precision}
+                called, local = f"{LOCAL}{source(name.removeprefix(LOCAL))}", {"dtype": protocol.precision}
+                limits = {}  # it answers in its own time, and cannot be dead
+            config = GenerateConfig(**settings, **limits)
             # One for all of its questions, which may be large.
             model = get_model(called, config=config, base_url=protocol.base_url, memoize=False, **local)
         except Exception as error:
@@ -100,16 +89,13 @@ def _evaluated(
 
     fields = kind.model_dump(exclude={"formulation", "depth"})
     fields |= protocol.model_dump(include={"attempts", "identical"})
-    names = ("temperature", "max_tokens", "max_connections")
-    how = {name: value for name in names if (value := getattr(protocol, name)) is not None}
     token = _PACE.set(pace)
     try:
         complete, logs = eval_set(
             TASKS[kind.formulation](kind.depth, **fields), model=[model], log_dir=str(folder.resolve()),
             log_dir_allow_dirty=True, retry_attempts=1, retry_immediate=False, log_buffer=1, log_realtime=False,
-            log_format="eval", ctl_server=False, display="none", score_display=False, max_retries=RETRIES,
-            # A try has half of the time, so that one that hangs can be made again.
-            timeout=protocol.timeout, attempt_timeout=max(1, protocol.timeout // 2), **how,
+            log_format="eval", ctl_server=False, display="none", score_display=False,
+            **model.config.model_dump(exclude_none=True),
         )  # fmt: skip
     except Exception as error:
         raise _failure(name, "answers", error) from None
@@ -228,9 +214,7 @@ async def _asked(state: TaskState, generate: Generate, attempt: int) -> TaskStat
         if model.config.temperature == 0:  # transformers has another word for that
             model.api.do_sample, changes["temperature"] = False, 1.0
         room = _room(model.api, model.api.hf_chat(state.messages, []))
-        # It answers in its own time, and cannot be dead.
-        limits = {"timeout": _FOREVER, "attempt_timeout": _FOREVER}
-        changes |= {"max_tokens": min(model.config.max_tokens or ANSWER, room), **limits}
+        changes["max_tokens"] = min(model.config.max_tokens or ANSWER, room)
     try:
         state = await generate(state, tool_calls="none", **changes)
     except RetryError as error:
@@ -253,9 +237,8 @@ def _room(api: Any, text: str, wanted: int = 1) -> int:
 
 def _chosen(model: Any, text: str, acceptable: Sequence[str], symbols: Sequence[str]) -> dict[str, Any]:
     if not str(model).startswith(LOCAL):
-        raise UserError(
-            "no model of this machine, which alone can choose; ask for answers, or name a model hf/…"
-        )
+        wanted = "no model of this machine, which alone can choose"
+        raise UserError(f"{wanted}; ask for answers, or name a model hf/…")
     api = model.api
     told, n = continuations(api.tokenizer, text, [*acceptable, *symbols]), len(acceptable)
     answers = told and beginnings(told[:n])
@@ -269,13 +252,11 @@ def _chosen(model: Any, text: str, acceptable: Sequence[str], symbols: Sequence[
     return {"said": [acceptable[int(scores[:n].argmax())]], "likeliest": symbols[int(scores[n:].argmax())]}
 
 
-_MEANS = [
-    grouped(mean(), "kind", all=False),
-    grouped(stderr(), "kind", all=False, name_template="{group_name} stderr"),
-]
+_MEAN = grouped(mean(), "kind", all=False)
+_ERROR = grouped(stderr(), "kind", all=False, name_template="{group_name} stderr")
 
 
-@scorer(metrics=dict.fromkeys(SCORES, _MEANS))
+@scorer(metrics={name: [_MEAN, _ERROR] for name in SCORES})
 def retrieval() -> Scorer:
     """See `hopscope.language.answers.scores`; Inspect leaves NaN out of a mean."""
 

@@ -29,7 +29,7 @@ from hopscope.language.local import (
     load,
     log_probabilities,
 )  # fmt: skip
-from hopscope.language.questions import FREE_DEPTH, Mention, Placed, Question, Questions
+from hopscope.language.questions import FREE_DEPTH, Mention, Question, Questions
 from hopscope.rng import bits
 
 Head = tuple[int, int]
@@ -62,8 +62,8 @@ class Text(NamedTuple):
     right: int
 
 
-def read(tokenizer: Any, question: Question, placed: Placed) -> Text:
-    """A question in tokens: which rows should read which tokens, and what part every token plays.
+def read(model: "Attentive", kind: Questions, question: Question) -> Text:
+    """A question as it is put, in tokens: which rows should read which, and what part every token plays.
 
     Targets are called `row:target`.  Rows: `query`, the mentions of x_0 in the question; `answer`, the last token;
     `facts`, the mentions in the last telling of the facts.  Targets: `previous`, the token before; `same_symbol`, of
@@ -71,10 +71,10 @@ def read(tokenizer: Any, question: Question, placed: Placed) -> Text:
     later mention of a fact its earlier ones; `query`; `hop_k`, what step k of the asked chain finds.  A row is the last
     token of a mention, a target all its tokens, in all tellings.
 
-    Raises:
-        UserError: a mention, or an answer, cannot be told in these tokens.
+    `UserError`: a mention, or an answer, cannot be told in these tokens, or they are more than the model can read.
     """
-    text = placed.text
+    tokenizer, placed = model.tokenizer, kind.put(question)
+    text, most = placed.text, context_of(model.model)
     ids, spans = encoded(tokenizer, text)
     tokens, owners = dict[Mention, list[int]](), dict[int, Mention]()
     for mention in placed.mentions:
@@ -91,6 +91,8 @@ def read(tokenizer: Any, question: Question, placed: Placed) -> Text:
     if not answers:
         wanted = f"answers such as {question.answer!r} in known tokens that leave the text's alone"
         raise UserError(f"{question.id}: expected {wanted}, found others; {_OTHER}")
+    if (found := len(ids) + max(map(len, answers)) - 1) > most:
+        raise UserError(f"{model.name}: expected at most {most} tokens, found {found}; ask shorter questions")
     reads = _reads(question, placed.mentions, tokens, len(ids) - 1)
     return Text(ids, reads, _roles(owners, len(ids)), answers, question.acceptable.index(question.answer))
 
@@ -180,14 +182,18 @@ class Scores(NamedTuple):
         """How far each head is from the floor (0) to reading nothing but the target (1)."""
         return (self.mean - self.floor) / (1 - self.floor)
 
+    def plain(self) -> dict[str, Any]:
+        """Its fields as JSON has them."""
+        return {name: np.asarray(value).tolist() for name, value in self._asdict().items()}
+
 
 @contextmanager
 def _hooked(model: Attentive, change: Callable[[int, Tensor], Any]) -> Iterator[None]:
     # Of each layer the outputs of its heads are told, and replaced by what is returned, if anything is.
-    def hook(number: int) -> Any:
-        return lambda module, given: change(number, given[0])
+    def hook(number: int, module: nn.Module, given: tuple[Tensor, ...]) -> Any:
+        return change(number, given[0])
 
-    handles = [map_.register_forward_pre_hook(hook(number)) for number, map_ in enumerate(model.layers)]
+    handles = [map_.register_forward_pre_hook(partial(hook, at)) for at, map_ in enumerate(model.layers)]
     try:
         with torch.no_grad():
             yield
@@ -224,9 +230,8 @@ def attention(model: Attentive, texts: Sequence[Text]) -> tuple[dict[str, Scores
                     for row, targets in rows.items()
                 ]
                 paid[name].append(np.mean(found, 0))
-                floors[name].append(
-                    np.mean([len(targets) / (row + 1) for row, targets in rows.items()]).item()
-                )
+                alike = [len(targets) / (row + 1) for row, targets in rows.items()]
+                floors[name].append(np.mean(alike).item())
     scores = {}
     for name, several in paid.items():
         n, mean = len(several), np.mean(several, 0)
@@ -315,10 +320,9 @@ def score(
         draws: sets of random heads that the top ones are compared with; see `matched`.
 
     Returns:
-        JSON values: `layers`, `heads`; `targets`: name → `mean`, `low`, `high` `[layer][head]`, `floor`, `questions`;
-        `top`: the first ten heads; `ablation`: by depth and number of heads `k`, each as value, low, high: accuracies
-        `all`, `top`, `random` and costs `top_cost`, `random_cost`, `layers_cost` (all heads of the layers of the top
-        ones); and mean log-odds `margin`.
+        What the command prints as JSON (docs/heads.md): `targets` as of `Scores`, the first ten heads, and `ablation`
+        by depth and number of heads, with accuracies, costs (`layers_cost`: of all heads of the top ones' layers), each
+        as value, low, high, and the mean log-odds `margin`.
     """
     if isinstance(model, str):
         model = attentive(model, *load(model, device, attn_implementation="eager", dtype=precision))
@@ -330,7 +334,7 @@ def score(
     if draws < 1:
         raise UserError(f"draws: expected at least 1, found {draws}; take more")
     say(f"attention, {asked.count} questions")
-    scores, means = attention(model, [_read(model, asked, question) for question in asked.drawn()])
+    scores, means = attention(model, [read(model, asked, question) for question in asked.drawn()])
     order, costs = ranked(scores), list[dict[str, Any]]()
     # By number of heads: the top ones, all of their layers, and others.
     sets = dict[int, list[Heads]]()
@@ -342,7 +346,7 @@ def score(
         found, several = list[list[float]](), [*kind.drawn()]
         for number, question in enumerate(several, 1):
             say(f"without heads, depth {depth} of {asked.depth}: question {number} of {len(several)}")
-            text = _read(model, kind, question)
+            text = read(model, kind, question)
             instead = torch.stack([means.get(role, means[""]) for role in text.roles])
             found.append(margins(model, text, every, instead * (method == "mean")))
         whole_model, *others = np.array(found).T
@@ -351,21 +355,10 @@ def score(
             own, others = others[: len(out)], others[len(out) :]
             cost = _cost(np.array([whole_model, *own]))
             costs.append({"depth": depth, "k": k, "heads": order[:k], "guess": guess, **cost})
-    targets = {
-        name: {key: np.asarray(value).tolist() for key, value in each._asdict().items()}
-        for name, each in scores.items()
-    }
     return {
-        "model": model.name, "layers": shape[0], "heads": shape[1], "method": method, "targets": targets,
-        "top": order[:10], "ablation": costs,
+        "model": model.name, "layers": shape[0], "heads": shape[1], "method": method,
+        "targets": {name: each.plain() for name, each in scores.items()}, "top": order[:10], "ablation": costs,
     }  # fmt: skip
-
-
-def _read(model: Attentive, kind: Questions, question: Question) -> Text:
-    text, most = read(model.tokenizer, question, kind.put(question)), context_of(model.model)
-    if (found := len(text.ids) + max(map(len, text.answers)) - 1) > most:
-        raise UserError(f"{model.name}: expected at most {most} tokens, found {found}; ask shorter questions")
-    return text
 
 
 def _tests(asked: Questions) -> dict[int, Questions]:
@@ -380,10 +373,8 @@ def _tests(asked: Questions) -> dict[int, Questions]:
 def _cost(margin: Array) -> dict[str, Any]:
     # Of margins with all heads, without the top ones, all of their layers, and others, `[ablation, question]`.
     all_, top, layers, *others = (margin > 0).astype(np.float64)
-    found: dict[str, Any] = {
-        name: [each.mean().item(), *wilson(int(each.sum()), len(each))]
-        for name, each in (("all", all_), ("top", top))
-    }
+    found, shares = dict[str, Any](), (("all", all_), ("top", top))
+    found |= {name: [each.mean().item(), *wilson(int(each.sum()), len(each))] for name, each in shares}
     for name, several in (
         ("random", others), ("top_cost", [all_ - top]), ("layers_cost", [all_ - layers]),
         ("random_cost", [all_ - each for each in others]),

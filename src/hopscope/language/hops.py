@@ -1,8 +1,7 @@
 """How many hops a text asks for: how many look-ups, one after another, lead from a word to the next one.
 
 One hop is what an induction head does: go to an earlier occurrence of the current word, and take what followed it.  Two
-hops do the same again from there.  With the last earlier occurrence this is the k-hop induction of Sanford, Hsu and
-Telgarsky (arXiv 2402.09268).
+hops do the same again from there (of the last occurrences: k-hop induction, Sanford et al., arXiv 2402.09268).
 
 Or, by sentences: each is a fact that ties its content words together, and a word that was seen before is h hops from
 its context (its sentence so far, or the nearest one before with words seen before it) if the shortest chain of earlier
@@ -92,10 +91,8 @@ def text_of(field: str, file: str) -> str:
     try:
         return Path(file).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "no UTF-8"
-        raise UserError(
-            f"{field}: expected a text file in UTF-8, found {file} ({why}); give another"
-        ) from None
+        found = f"found {file} ({getattr(error, 'strerror', None) or 'no UTF-8'})"
+        raise UserError(f"{field}: expected a text file in UTF-8, {found}; give another") from None
 
 
 def _by_last(tokens: Labels, window: int, limit: int) -> Labels:

@@ -41,10 +41,8 @@ def load(name: str, device: str = "cpu", **loading: Any) -> tuple[Any, Any]:
 def source(name: str) -> str:
     """What transformers opens: a folder that `save_pretrained` wrote, or a model's name on the hub or in its cache.
 
-    The quantised weights of a GGUF file are expanded to float32 once, into a folder of `CACHE`.
-
-    Raises:
-        UserError: the extra is missing, there is no such file or folder, or the hub does not know the name.
+    The quantised weights of a GGUF file are expanded to float32 once, into a folder of `CACHE`.  `UserError`: the extra
+    is missing, there is no such file or folder, or the hub does not know the name.
     """
     if importlib.util.find_spec("transformers") is None:
         raise UserError(f"{name}: expected the package transformers, found none; pip install 'hopscope[hf]'")
@@ -151,11 +149,9 @@ def continuations(
 
 def beginnings(answers: Sequence[Tokens]) -> list[Tokens] | None:
     """Of each answer, the shortest beginning that no other one has; `None` if one answer begins another."""
-    counts = Counter(answer[:size] for answer in answers for size in range(1, len(answer) + 1))
-    alone = [
-        [answer[:size] for size in range(1, len(answer) + 1) if counts[answer[:size]] == 1]
-        for answer in answers
-    ]
+    several = [[answer[:size] for size in range(1, len(answer) + 1)] for answer in answers]
+    counts = Counter(each for own in several for each in own)
+    alone = [[each for each in own if counts[each] == 1] for own in several]
     return [each[0] for each in alone] if all(alone) else None
 
 

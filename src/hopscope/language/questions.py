@@ -72,7 +72,6 @@ class Question(NamedTuple):
     """A question in words.
 
     Attributes:
-        depth, chains: retrieval steps D, and interleaved chains N.
         answer, acceptable: the right answer, and all that make sense.
         chain: the one that is asked.
         symbols: `[chain][step]`, x_0 … x_D; the last of each is its answer.
@@ -80,9 +79,6 @@ class Question(NamedTuple):
     """
 
     id: str
-    formulation: str
-    depth: int
-    chains: int
     answer: str
     acceptable: tuple[str, ...]
     chain: int
@@ -199,8 +195,7 @@ class Questions(Wording):
     def drawn(self) -> Iterator[Question]:
         """The questions; to know which prompts are new, those before `start` are drawn too.
 
-        Raises:
-            UserError: there are not so many.
+        `UserError`: there are not so many.
         """
         every, space, wanted = self._every(), self.space, self.start + self.count
         if self.held_out is not None:
@@ -215,11 +210,7 @@ class Questions(Wording):
         return itertools.islice(every, self.start, wanted)
 
     def put(self, question: Question) -> Placed:
-        """A question as it is put, with all mentions where they stand in it.
-
-        Raises:
-            UserError: there are not so many different examples.
-        """
+        """A question as it is put, with all mentions in it; a `UserError`: there are not so many examples."""
         joiner = "\n" if self.few_shot and self.measure == "answers" else " "
         shots = [shot for shot in _shots(self) if shot.prompt != question.prompt][: self.few_shot]
         text, mentions = "", list[Mention]()
@@ -257,12 +248,10 @@ class Questions(Wording):
         for index in itertools.count():
             for attempt in itertools.count():
                 address = f"hopscope/text/{name}/{self.seed}/{index}/{attempt}"
-                lines, sentence, acceptable, chain, symbols = draw(
-                    Choices(address, 2 * self.depth * self.chains + 64)
-                )
-                of = symbols[chain][-1], acceptable, chain, symbols, tuple(lines), sentence
-                id = f"{name}-s{self.seed}-{index:06d}"
-                question = Question(id, self.formulation, self.depth, self.chains, *of)
+                choices = Choices(address, 2 * self.depth * self.chains + 64)
+                lines, sentence, acceptable, chain, symbols = draw(choices)
+                answer, id = symbols[chain][-1], f"{name}-s{self.seed}-{index:06d}"
+                question = Question(id, answer, acceptable, chain, symbols, tuple(lines), sentence)
                 if question.prompt not in seen:
                     break
             seen.add(question.prompt)
@@ -318,8 +307,7 @@ def kinds(
 ) -> list[Questions]:
     """Questions of each formulation and depth.  Among others, a formulation keeps a depth or N that it cannot choose.
 
-    Raises:
-        UserError: there are no such questions.
+    `UserError`: there are no such questions.
     """
     found, alone = list[Questions](), len(formulations) == 1
     for name in formulations:

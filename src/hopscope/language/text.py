@@ -120,10 +120,9 @@ class Equations(Task):
 
         Roles: `kind` (`KINDS`), `step` (of a line: 1 is the round that the question asks for; 0 elsewhere), `round`
         (of a line: 1 is the first; behind the lines: the last), `slot` (of a word: its number in the sentence), `chain`
-        (the value in which a line's symbols, the query, or the words behind it end; -1 where there is none).
-        Relations: `previous`, `pair_mate` (the other symbol of a line), `same_symbol` (from a name on the right, and
-        from the query, to the left of the line that tells what it is), `query` (from the words behind it), and `hop_k`
-        (what stands on the right after following k lines; words behind the query count as the query).
+        (the value in which a line's symbols, the query, or the words behind it end; -1: none).  Relations: `previous`,
+        `pair_mate` (the other symbol of a line), `same_symbol` (from a name on the right, and from the query, to the
+        line that tells what it is), `query` (from the words behind it), `hop_k` (what stands on the right k lines on).
         """
         if draws.use == "held-out" or draws.stream == "circuit":
             return self.questions(draws, familiar=draws.use != "held-out")
@@ -257,7 +256,6 @@ class _Texts:
         self.relations = ("previous", "pair_mate", "query", "same_symbol", *hops)
 
     def training(self, draws: "Draws") -> "Batch":
-        """Training texts."""
         drawn = self._draw(draws, self.task.lines == "paper", self.task.asked == "last", None)
         mapping = self._value(drawn, self._last_names(drawn))
         instead = self.instead[(mapping * self.digits).sum(-1)]
@@ -265,7 +263,6 @@ class _Texts:
         return self._batch(self._with_mapping(drawn, mapping))
 
     def questions(self, draws: "Draws", depth: int | None, familiar: bool) -> "Batch":
-        """See `Equations.questions`."""
         from hopscope import rng
 
         drawn, mappings = self._draw(draws, True, True, depth), self.trained if familiar else self.held
@@ -317,9 +314,8 @@ class _Texts:
         from hopscope.tasks.batch import Batch
 
         depth = drawn.depth[..., 0]
-        equals, end, padding = (
-            torch.full_like(drawn.asked, each) for each in (self.equals, self.end, self.padding)
-        )
+        signs = (self.equals, self.end, self.padding)
+        equals, end, padding = (torch.full_like(drawn.asked, each) for each in signs)
 
         def written(names: "Tensor") -> "Tensor":
             return torch.stack((names, equals.expand_as(names), self._follow(drawn, names)), -1).flatten(-2)
@@ -359,7 +355,6 @@ class _Texts:
         return self.chains * self.depths[drawn.depth] + self.places
 
     def _annotations(self, drawn: _Drawn, source: "Tensor", symbol: "Tensor") -> "dict[str, Tensor]":
-        """Roles and relations; see `Equations.sample`."""
         import torch
 
         from hopscope.tasks.batch import NO_RELATION

@@ -1,1 +1,1 @@
-"""What a run came to, for readers: figures, the page of one run or several, and displays for notebooks."""
+"""What a run came to, for readers: figures, and the page of one run or several."""

@@ -52,15 +52,14 @@ class Estimate(NamedTuple):
         """What it is over, such as `4 seeds` or `3 of 4 seeds, 1 diverged`; or why there is no mean."""
         if not self.values:
             gone = ["training diverged"] * bool(self.diverged) + ["it never happened"] * bool(self.never)
-            return (
-                f"no value ({[*gone, 'not measured'][0] if self.members else 'the run has no such member'})"
-            )
+            why = [*gone, "not measured"][0] if self.members else "the run has no such member"
+            return f"no value ({why})"
         whole = counted(self.seeds, "seed")
         whole = whole if self.seeds == self.members else f"{counted(self.members, 'member')} of {whole}"
         missing = self.members - len(self.values) - self.diverged - self.never
         reasons = {"diverged": self.diverged, "never": self.never, "not measured": missing}
-        why = [f"{number} {word}" for word, number in reasons.items() if number]
-        return f"{len(self.values)} of {', '.join([whole, *why])}" if why else whole
+        lost = [f"{number} {word}" for word, number in reasons.items() if number]
+        return f"{len(self.values)} of {', '.join([whole, *lost])}" if lost else whole
 
 
 class Facts:
@@ -115,9 +114,8 @@ class Facts:
         """
         evidence, fits, own = self.evidence, True, dict[str, Any]()
         if metric not in evidence:
-            raise UserError(
-                f"{what}: expected one of {listed(evidence.metrics, 30) or 'none'}, found {metric!r}"
-            )
+            metrics = listed(evidence.metrics, 30) or "none"
+            raise UserError(f"{what}: expected one of {metrics}, found {metric!r}")
         columns = [*COLUMNS, *evidence.columns]
         for name, value in {**dict.fromkeys(PLACE), **where}.items():
             if name in columns:

@@ -79,9 +79,8 @@ def read_figures(run: "RunFolder") -> list[Shown]:
         spec = json.loads(run.read(f"figures/{path.name}"))
         data = [each["data"] for each in _nodes(spec) if isinstance(each.get("data"), dict)]
         if [each["url"] for each in data if "url" in each] != [f"{name}.csv"]:
-            raise UserError(
-                f"{path}: expected a chart of {name}.csv alone, found other data; run the command again"
-            )
+            wanted = f"a chart of {name}.csv alone"
+            raise UserError(f"{path}: expected {wanted}, found other data; run the command again")
         # What a page may do is said by the page: `usermeta` could open an editor at any address.
         about, table = spec.pop("usermeta", {}), run.read(f"figures/{name}.csv").decode()
         made = Shown(name, _with_data(spec, table), about.get("caption", ""), about.get("alt", name))
@@ -115,10 +114,8 @@ def _made(figure: Figure, evidence: "Evidence") -> tuple[Spec, str, str, str]:
     writer.writeheader()
     writer.writerows(rows)
     spec["data"] = {"url": f"{figure.name}.csv", "format": {"type": "csv", "parse": kinds}}
-    caption, alt = (
-        (own(evidence) if callable(own) else own) or other
-        for own, other in ((figure.caption, caption), (figure.alt, alt))
-    )
+    words = ((figure.caption, caption), (figure.alt, alt))
+    caption, alt = ((own(evidence) if callable(own) else own) or other for own, other in words)
     return spec, text.getvalue(), caption, alt or caption or f"Chart {figure.name}."
 
 

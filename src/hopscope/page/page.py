@@ -51,8 +51,7 @@ View = dict[str, Any]
 def page(run: "RunFolder") -> str:
     """The page of a run, as one HTML file; of an unfinished one, what there is and what is missing.
 
-    Raises:
-        UserError: a file is missing or damaged, or the study's template asks for what is not there.
+    `UserError`: a file is missing or damaged, or the study's template asks for what is not there.
     """
     return pages([run])
 
@@ -80,8 +79,7 @@ def pages(runs: "Sequence[RunFolder]") -> str:
 def write_page(run: "RunFolder", loaded: "Loaded") -> None:
     """Write what a study says of a finished run: its figures, what its page needs, and `report.html`.
 
-    Raises:
-        UserError: a figure or the template cannot be made; the message names it.
+    `UserError`: a figure or the template cannot be made; the message names it.
     """
     with loaded.naming():
         about = _about(run, loaded)
@@ -228,13 +226,8 @@ def _compared_chart(views: Sequence[View]) -> Shown | None:
     if not lines:
         return None
     words = "Held-out loss, mean over seeds: a colour for each run, a line for each configuration where they are few."
-    told: figures.Shown = {
-        "rows": lambda _: lines,
-        "title": "held-out loss",
-        "caption": words,
-        "name": "loss",
-    }
-    return shown(figures.curves("loss", "run", **told), next(iter(known.values())))
+    made = figures.curves("loss", "run", rows=lambda _: lines, caption=words, name="loss")
+    return shown(made, next(iter(known.values())))
 
 
 def _listed(run: "RunFolder", folder: Path) -> dict[str, Any]:

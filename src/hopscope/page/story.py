@@ -208,9 +208,8 @@ class Story:
         names, rows = [metrics] if isinstance(metrics, str) else [*metrics], list[list[str]]()
         columns = [by or CONFIGURATION, *(facts.metric_words(name) for name in names), "n"]
         for label, members in self._facts.groups(by, f"table of {listed(map(repr, names))}").items():
-            over = dict.fromkeys(
-                self._facts.estimate(self._last(name, {"member": members})[0]).over for name in names
-            )
+            found = (self._facts.estimate(self._last(name, {"member": members})[0]) for name in names)
+            over = dict.fromkeys(each.over for each in found)
             cells = [str(self.estimate(name, n=False, member=members)) for name in names]
             rows.append([label, *cells, "; ".join(over)])
         floors = {name: self._facts.floors(name) for name in names}
@@ -221,9 +220,8 @@ class Story:
                 for name, own in floors.items()
             ]  # fmt: skip
             rows.append([f"floor: {floor.replace('_', ' ')}", *cells, ""])
-        return self._table(
-            columns, rows, "Means at the end of training [95 % bootstrap interval over seeds]."
-        )
+        caption = "Means at the end of training [95 % bootstrap interval over seeds]."
+        return self._table(columns, rows, caption)
 
     def grid(self, caption: str = "", *, caller: Callable[[], str]) -> str:
         """A table whose rows the template writes, cells between `|`: `{% call grid("Caption.") %} … {% endcall %}`."""
@@ -266,13 +264,15 @@ class Story:
         """The answer in at most three sentences, and the one chart that shows it: `{% call answer("loss") %} …`.
 
         Of the names of several figures, the first that the run has is shown; with `circuit` the first of the circuits
-        stands beside it, where the page has a player.
+        stands beside it, where the page has a player.  Where training of every model diverged, the answer is that.
         """
         if self.lead is not None:
             raise UserError("answer: expected one answer, found a second one; join them")
         names = [chart] if isinstance(chart, str) else chart
         found = next((name for name in names if name in self._figures), None)
-        self.lead = " ".join(caller().split()), self._figure(found, caption) if found else None
+        lost = 0 < len(self._evidence.members) == len(self._facts.diverged)
+        words = "Training of every model diverged, so there is no answer." if lost else caller()
+        self.lead = " ".join(words.split()), self._figure(found, caption) if found else None
         self.asked |= {"circuit beside the answer"} if circuit else set()
         return ""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hopscope.claims.claim import Criterion
-from hopscope.claims.verdict import pointing
+from hopscope.claims.verdict import of_part, pointing
 
 if TYPE_CHECKING:
     from hopscope.claims.verdict import Judgement, Verdict
@@ -51,11 +51,7 @@ def row_of(verdict: "Verdict") -> Row:
         here, numbers = here[: len("holds here")], here[len("holds here ") :]
     missed = (part for part, each in verdict.parts.items() if state_of(each) != "good")
     shown = next(missed, next(iter(verdict.parts), ""))
-    own, criterion = verdict.parts.get(shown, verdict), Criterion.of_json(_of(verdict.threshold, shown))
-    brief = criterion.show(own.value) if isinstance(own.value, float) else "–"
-    if isinstance(own.interval, tuple):
-        brief += f" [{criterion.show(*own.interval)}]"
-    every = f", every {_of(own.n_counts, shown)}" * (_of(verdict.rule, shown) == "always")
+    found, asked = verdict.measured(shown)
     trust = [verdict.trust] if isinstance(verdict.trust, str) else verdict.trust
     values = verdict.values if isinstance(verdict.values, dict) else {"": verdict.values}
     facts = [
@@ -68,7 +64,7 @@ def row_of(verdict: "Verdict") -> Row:
         ("What was fixed before", [verdict.registration.words, f"completion {verdict.completion or 'none'}"]),
     ]  # fmt: skip
     facts = [(name, told) for name, lines in facts if (told := [*filter(None, lines)])]
-    brief, asked = f"{shown} {brief}".strip(), f"{criterion}{every}"
+    brief = f"{shown} {found}".strip()
     return Row(verdict, state_of(verdict.here), here, numbers, verdict.source_words, brief, asked, facts)
 
 
@@ -78,13 +74,8 @@ def tally(verdicts: "Iterable[Verdict]") -> list[tuple[str, int, str]]:
     return [(each, counts[each], words) for each, words in _TALLY.items() if counts[each]]
 
 
-def _of(value: Any, part: str) -> Any:
-    # What all parts share, or a part's own.
-    return value[part] if isinstance(value, dict) and part in value else value
-
-
 def _listed(values: Iterable[Any], verdict: "Verdict", part: str) -> str:
-    criterion = Criterion.of_json(_of(verdict.threshold, part))
+    criterion = Criterion.of_json(of_part(verdict.threshold, part))
     pairs = [each if isinstance(each, list) else [each] for each in values]
     texts = [criterion.show(*(float(one) for one in each if one is not None)) or "–" for each in pairs]
     if len(texts) > _MOST:

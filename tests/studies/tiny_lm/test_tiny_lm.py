@@ -135,7 +135,7 @@ def test_a_page_of_any_outcome(tmp_path, right, diverged):
     page, _ = page_of(tmp_path, "tiny-lm", "laptop", lambda planned: rows_of(planned, right, diverged))
     found = words_of(page)
     assert ("Training diverged" in found) == bool(diverged) and "nan" not in found.lower().split()
-    assert ("so there are no answers" in found) == (diverged == "all")
+    assert ("so there is no answer" in found) == (diverged == "all")
     if not diverged:
         assert ("No model learned a depth" in found) == (right < 0.9)
         assert f"models answer {100 * right:.0f} %" in found.replace("\N{NO-BREAK SPACE}", " ")

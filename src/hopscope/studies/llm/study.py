@@ -90,11 +90,7 @@ class Options(Wording, Protocol):
 
 
 def check(options: Options) -> list[Configuration]:
-    """Nothing is trained; refuse to begin without a model, or without Inspect.
-
-    Raises:
-        UserError: says how to name a model, or how to install what is missing.
-    """
+    """Nothing is trained; a `UserError`: there is no model, or no Inspect, and how to name or install it."""
     if not options.model:
         advice = "name it as Inspect does, such as --model openai/gpt-4o or --model hf/FOLDER"
         raise UserError(f"model: expected at least one to ask, found none; {advice}")

@@ -66,11 +66,7 @@ class Options(Config):
 
 
 def configurations(options: Options, study: Any) -> list[Configuration]:
-    """One configuration for each mixture.
-
-    Raises:
-        UserError: Inspect is missing, which the exam needs.
-    """
+    """One configuration for each mixture; a `UserError`: Inspect is missing, which the exam needs."""
     if find_spec("inspect_ai") is None:
         raise UserError("inspect_ai: expected this package, found none; pip install 'hopscope[llm]'")
     every, mixtures = study.task.depths, dict[str, Any](zip(options.mixtures, options.mixtures, strict=True))
@@ -85,8 +81,7 @@ def configurations(options: Options, study: Any) -> list[Configuration]:
 def shares(corpus: str, depths: tuple[int, ...]) -> tuple[float, ...]:
     """Share of each depth among the words of a text that need as many hops as one of the depths.
 
-    Raises:
-        UserError: the text cannot be read, or no word needs as many hops as the largest depth.
+    `UserError`: the text cannot be read, or no word needs as many hops as the largest depth.
     """
     from hopscope.language.hops import hops, text_of
 
@@ -131,11 +126,9 @@ def exam(context: Context) -> Rows:
 
 @measure(name="circuit")
 def circuits(context: Context) -> Rows:
-    """The circuit of every member, and when each depth was learned.
+    """The circuit of every member, as numbers and as a file for the page's player; and when each depth was learned.
 
-    `was_read`, `heads`, `paths`, `minimal_circuits` and `circuit_loss` (parts `full`, `rules`) of a circuit that was
-    found, and `circuit`, whose file the page's player shows; by depth `rose_at`: step at which the held-out accuracy
-    reached 90 %, if it did.
+    `rose_at`, by depth: step at which the held-out accuracy reached 90 %, if it did.
     """
     return _of_each(context, _read)
 
