@@ -182,7 +182,6 @@ def claims(options: Options) -> Iterator[Claim]:
             **wide.shares((shallow, wide.NONE)),
             at_scale=partial(wide.unsettled, shallow),
             controls={"the deepest": learned_in(dict(zip(shallow, deepest, strict=True)))},
-            must_not=wide.NONE,
         )
 
 

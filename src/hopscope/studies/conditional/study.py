@@ -240,7 +240,6 @@ def claims(options: Options) -> Iterator[Claim]:
             value=partial(reused, 0),
             must=wide.MOST,
             controls={"heads of another seed's model": partial(reused, 1)},
-            must_not=wide.MOST,
         )
     if {TWO, CHAIN_FIRST, NOTHING_FIRST} <= {*known}:
         yield claim(
@@ -252,7 +251,6 @@ def claims(options: Options) -> Iterator[Claim]:
             value=partial(steps_saved, CHAIN_FIRST),
             must=SOONER,
             controls={"nothing learned first": partial(steps_saved, NOTHING_FIRST)},
-            must_not=SOONER,
         )
 
 

@@ -245,7 +245,6 @@ def claims(options: Options) -> Iterator[Claim]:
         value=partial(losses, wide.at_depth(UNRELATED, deepest)),
         must=plateau,
         controls={PAIRS: partial(losses, wide.at_depth(PAIRS, deepest))},
-        must_not=plateau,
         at_scale=not_yet(wide.cells_of([UNRELATED], [deepest], STEPS)),
     )
     if shallow := wide.cells_of(VARIANTS, [each for each in options.layers if each < EXACT], STEPS):
@@ -270,7 +269,6 @@ def claims(options: Options) -> Iterator[Claim]:
             controls={
                 "one order, from one seed to the next": wide.apart(USUAL_ORDER, options.order_layers, LONG)
             },
-            must_not=FEWER,
         )
 
 
