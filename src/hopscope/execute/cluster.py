@@ -28,11 +28,10 @@ class Cluster(ABC):
     """A place beyond this machine, with a folder for the messages of one command's workers; `kept` if a job failed."""
 
     pause = 0.5
-    study: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, study: str):
         self._path: Path | None = None
-        self.kept = False
+        self.study, self.kept = study, False
 
     def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
         """All units, unless the user gave a number of cores: a cluster lets them wait until there is room."""
