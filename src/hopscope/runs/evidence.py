@@ -72,14 +72,13 @@ class Evidence:
     ) -> "Evidence":
         """The table of some rows; their order leaves no trace in it.
 
+        `UserError`: they do not fit the columns or the members, or name one number twice.
+
         Args:
             rows: `metric`, `value` and maybe more columns.  Without `split` a row is held-out, without `measure` of the
                 training, without `step` of step 0; without `member` a list is of all members, a number of the run.
             members: each a `Member`, or a mapping of its fields.
             config, folder: of the run: where a field that a member does not set, and files that rows name, are found.
-
-        Raises:
-            UserError: the rows do not fit the columns or the members, or name one number twice.
         """
         config = config or {}
         own = _described([each if isinstance(each, Member) else Member(**each) for each in members], config)

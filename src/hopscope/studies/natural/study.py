@@ -117,14 +117,9 @@ def two_hop_shares(files: tuple[str, ...], most: int) -> dict[str, float]:
 
 
 def texts(files: Sequence[str], most: int) -> list[Text]:
-    """The texts that come with Python, then the files.
+    """The texts that come with Python, then files in UTF-8; of each the first words, `most` of them, are counted.
 
-    Args:
-        files: names of text files in UTF-8.
-        most: words of each text that are counted, from its beginning.
-
-    Raises:
-        UserError: a file cannot be read, is no UTF-8, or two have one name.
+    `UserError`: a file cannot be read, is no UTF-8, or two have one name.
     """
     from pydoc_data import topics
 
