@@ -78,7 +78,6 @@ def variants(options: Options) -> dict[str, dict[str, Any]]:
 
 
 def begun(rate: float, noise: float = 0.0) -> str:
-    """What a configuration that begins at the hand-built solution is called."""
     return f"begun at a solution, rate {rate:g}" + (f", noise {noise:g}" if noise else "")
 
 
@@ -97,7 +96,6 @@ def at_solution(options: Options) -> dict[str, float]:
 
 
 def configurations(options: Options) -> list[Configuration]:
-    """Every variant at every depth, then the models at the fewest layers possible."""
     return wide.by_depth(variants(options), options.layers) + [
         Configuration(label=name, overrides={**WITNESS_SHAPE, "training.learning_rate": rate})
         for name, rate in at_solution(options).items()
@@ -143,7 +141,6 @@ def more_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
 
 
 def claims(options: Options) -> Iterator[Claim]:
-    """What is claimed of these variants."""
     claim = partial(wide.open_claim, source="summary of the paper, open question 2 and design trade-offs")
     layer = at_least(1.0, unit="layers")
     kept = {"begun at a solution": (begun(RATES[0]), STEPS)}
@@ -186,7 +183,6 @@ def claims(options: Options) -> Iterator[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Losses of every variant by depth, and the curves of the models at the fewest layers."""
     begin = [*at_solution(options)]
     return [
         wide.depths(variants(options), options.layers, (0.0, 0.8)),

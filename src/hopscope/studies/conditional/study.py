@@ -61,7 +61,6 @@ class Branching(Task):
     easier_first: bool = True
 
     def retrieval(self, graph: Graph) -> Retrieval:
-        """The conditional retrieval problem of a graph."""
         parents = {"a": (), "x": ("a",), "y": ("a",), "z": PARENTS[graph]}
         nodes = tuple(Node(name=name, parents=keys) for name, keys in parents.items())
         fields = self.model_dump(include={"chains", "symbol_dim", "targets"})
@@ -69,11 +68,9 @@ class Branching(Task):
 
     @property
     def words(self) -> Mapping[str, object]:
-        """Words of the roles of the graph."""
         return self.retrieval(self.graph).words
 
     def shape(self) -> Shape:
-        """Tuples with position codes, then the queries, which are asked."""
         return self.retrieval(self.graph).shape()
 
     def sample(self, draws: "Draws") -> "Batch":
@@ -105,11 +102,9 @@ class Branching(Task):
         )
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
-        """Mean squared error, in which weights count, and that of each symbol that is asked for."""
         return self.retrieval(self.graph).parts(predictions, batch)
 
     def floors(self) -> Floors:
-        """What it costs to predict zero, the mean of a table, or the mean of what one of two keys leaves."""
         found = self.retrieval(self.graph).floors()
         return {name: floor for name, floor in found.items() if not name.startswith("accuracy")}
 
@@ -156,7 +151,6 @@ class Options(Config):
 
 
 def configurations(options: Options) -> list[Configuration]:
-    """One configuration for each chosen variant."""
     return [Configuration(label=name, overrides=VARIANTS[name]) for name in options.variants]
 
 
@@ -213,7 +207,6 @@ def steps_saved(name: str, evidence: "Evidence") -> Samples:
 
 
 def claims(options: Options) -> Iterator[Claim]:
-    """What is claimed of these variants."""
     known = {name: (name, "z") for name in options.variants}
     whole = {name: known[name] for name in (TWO, ROOT) if name in known}
     alone = {name: known[name] for name in (f"{TWO}, z alone", f"{ROOT}, z alone") if name in known}
@@ -255,7 +248,6 @@ def claims(options: Options) -> Iterator[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Losses of z during training, a chart for each variant."""
 
     def curves(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         for name in options.variants:

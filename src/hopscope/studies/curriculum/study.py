@@ -52,7 +52,6 @@ class Curriculum(Retrieval):
         return self
 
     def shape(self) -> Shape:
-        """Pairs with position codes, then the queries, which are asked."""
         shape = super().shape()
         if not self.own_positions:
             return shape
@@ -62,7 +61,6 @@ class Curriculum(Retrieval):
         return shape.model_copy(update=sizes)
 
     def sample(self, draws: "Draws") -> "Batch":
-        """Samples of the retrieval problem; with positions of their own, every query is written out."""
         batch = super().sample(draws)
         if self.padded and draws.use == "train" and batch.weights is not None:
             batch = self._shortened(batch, batch.weights)
@@ -100,11 +98,9 @@ class Curriculum(Retrieval):
         return Batch(inputs, targets, weights=weights)
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
-        """Mean squared error, in which weights count, and that of each step that is asked for."""
         return super().parts(*self._by_query(predictions, batch))
 
     def scores(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
-        """How often the right symbol of each step is the nearest; see `Retrieval`."""
         return super().scores(*self._by_query(predictions, batch))
 
     def _by_query(self, predictions: "Tensor", batch: "Batch") -> "tuple[Tensor, Batch]":
@@ -183,19 +179,16 @@ def curricula(steps: int) -> dict[str, dict[str, Any]]:
 
 
 def ways(options: Options, steps: int) -> dict[str, dict[str, Any]]:
-    """The ways to ask that the options leave."""
     every = curricula(steps)
     names = TAUGHT if options.read else BRIEF if options.brief else every
     return {name: fields for name, fields in every.items() if name in names}
 
 
 def label(steps: int, name: str) -> str:
-    """What a configuration is called."""
     return f"D={steps}, {name}"
 
 
 def configurations(options: Options) -> Iterator[Configuration]:
-    """Every way to ask, for chains of every length."""
     for steps in options.steps:
         size = {"task.steps": steps, "model.layers": LAYERS_PER_STEP * steps}
         for name, fields in ways(options, steps).items():
@@ -224,7 +217,6 @@ def dose(options: Options, evidence: "Evidence") -> dict[str, Samples]:
 
 
 def claims(options: Options) -> Iterator[Claim]:
-    """What is claimed of who learns chains of these lengths, or of the circuits where they are read."""
     if options.read:
         yield CLAIM
         return
@@ -284,7 +276,6 @@ def claims(options: Options) -> Iterator[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Final losses of every way to ask."""
 
     def final(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         for steps in options.steps:

@@ -265,7 +265,6 @@ def apart(evidence: "Evidence") -> Samples:
 
 
 def claims(options: Options) -> list[Claim]:
-    """Claims S6a to S6d: what is asked of the texts, and of models trained on their mixture."""
     names, below = [each.name for each in DEFINITIONS], at_least(-SEEN.low, unit="fraction")
     orders: Cells = {
         f"{name}: {hop} over {hop + 1}": (name, hop, hop + 1) for name in names for hop in range(1, LIMIT)
@@ -349,7 +348,6 @@ def beyond(evidence: "Evidence") -> Iterator[dict[str, Any]]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Hops beyond chance, and final losses of x₂."""
     return [
         charts.sweep("share", "hops", by="text", panel="definition", rows=beyond, name="beyond",
                      title="share beyond chance", levels={"chance": 0.0}),

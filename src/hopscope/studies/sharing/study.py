@@ -59,23 +59,19 @@ class Sharing(Task):
 
     @property
     def retrieval(self) -> Retrieval:
-        """The retrieval problem that the samples come from."""
         fields = self.model_dump(include={"steps", "chains", "symbol_dim", "order", "targets"})
         return Retrieval(**fields, position="pair" if self.codes == "pair" else "token")
 
     @property
     def words(self) -> Mapping[str, Any]:
-        """Words of the role `kind`."""
         return self.retrieval.words
 
     def shape(self) -> Shape:
-        """Pairs with position codes, then the queries, which are asked."""
         shape = self.retrieval.shape()
         size = shape.positions if self.codes == "one-hot" else self.symbol_dim
         return shape.model_copy(update={"input_size": self.symbol_dim + size, "position_size": size})
 
     def sample(self, draws: "Draws") -> "Batch":
-        """Samples of the retrieval problem, with other codes and other second tokens."""
         import torch
 
         batch = self.retrieval.sample(draws)
@@ -132,11 +128,9 @@ class Sharing(Task):
         return torch.block_diag(*[quarter] * (self.symbol_dim // 2))
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
-        """Mean squared error, and that of each step that is asked for."""
         return self.retrieval.parts(predictions, batch)
 
     def floors(self) -> Floors:
-        """What it costs to predict zero, and to predict the mean of the symbols that could be right."""
         found = self.retrieval.floors()
         return {name: floor for name, floor in found.items() if not name.startswith("accuracy")}
 
@@ -191,7 +185,6 @@ class Options(Config):
 
 
 def configurations(options: Options) -> list[Configuration]:
-    """Every variant at every depth, then both orders of longer chains."""
     return wide.by_depth(VARIANTS, options.layers) + wide.by_depth(ORDERS, options.order_layers)
 
 
@@ -212,7 +205,6 @@ def layers_saved(options: Options, evidence: "Evidence") -> Samples:
 
 
 def claims(options: Options) -> Iterator[Claim]:
-    """What is claimed of these variants."""
 
     deepest = max(options.layers)
     usual = {PAIRS: (wide.at_depth(PAIRS, deepest), STEPS)}
@@ -273,7 +265,6 @@ def claims(options: Options) -> Iterator[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Losses of x₂ of every variant by depth."""
     return [wide.depths(VARIANTS, options.layers, (0.0, 1.0))]
 
 
