@@ -22,11 +22,11 @@ from hopscope.errors import UserError
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, asked_for, between_seeds, times_learned
 from hopscope.studies.chains.measures import learned_at
+from hopscope.studies.curriculum import wide
 from hopscope.studies.curriculum.study import Curriculum
-from hopscope.studies.curriculum.wide import MODEL, SMOKE, TRAINING, saved, smaller_scale
 from hopscope.studies.llm.study import by_verdict
 from hopscope.study.measure import Context, measure
-from hopscope.study.study import Configuration, Study
+from hopscope.study.study import Configuration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -237,12 +237,13 @@ def by_block(evidence: "Evidence", metric: str, definition: str) -> "pd.Series[f
 # What is claimed.
 
 
-Cells = Mapping[str, tuple[str, int, int | None]]
-"""Part of a claim → definition, number of hops, and the number whose share is taken off, if one is."""
+def needed(
+    series: str, cells: Mapping[str, tuple[str, int, int | None]], evidence: "Evidence"
+) -> dict[str, Samples]:
+    """By part and block: share of tokens that need so many hops, less that of another number, if there is one.
 
-
-def needed(series: str, cells: Cells, evidence: "Evidence") -> dict[str, Samples]:
-    """By part and block: share of tokens that need so many hops, less another; a text's blocks are one cluster."""
+    `cells`: part → definition and both numbers of hops.  A text's blocks are one cluster.
+    """
     found = {}
     for part, (definition, hop, other) in cells.items():
         blocks = by_block(evidence, f"{series}_{hop}", definition)
@@ -256,34 +257,34 @@ def needed(series: str, cells: Cells, evidence: "Evidence") -> dict[str, Samples
 def sooner(name: str, evidence: "Evidence") -> Samples:
     """By seed: steps by which a mixture is sooner than two hops alone; unknown where neither has learned x₂."""
     alone, other = (times_learned(evidence, each, "step_2") for each in (DEEPEST, name))
-    return saved(alone, other, float(asked_for(evidence, "training.steps")), SOONER.low)
-
-
-def apart(evidence: "Evidence") -> Samples:
-    """How far two seeds are apart that learn from two hops alone; not known where one never does."""
-    return between_seeds(times_learned(evidence, DEEPEST, "step_2"))
+    return wide.saved(alone, other, float(asked_for(evidence, "training.steps")), SOONER.low)
 
 
 def claims(options: Options) -> list[Claim]:
+    def apart(evidence: "Evidence") -> Samples:
+        return between_seeds(times_learned(evidence, DEEPEST, "step_2"))
+
     names, below = [each.name for each in DEFINITIONS], at_least(-SEEN.low, unit="fraction")
-    orders: Cells = {
+    orders = {
         f"{name}: {hop} over {hop + 1}": (name, hop, hop + 1) for name in names for hop in range(1, LIMIT)
     }
-    first: Cells = {part: cell for part, cell in orders.items() if cell[1] == 1}
-    twos: Cells = {name: (name, 2, None) for name in names}
+    first = {part: cell for part, cell in orders.items() if cell[1] == 1}
+    twos = {name: (name, 2, None) for name in names}
     few = f"{options.words:,} of {WORDS:,} words of a text" if options.words < WORDS else ""
-    common: dict[str, Any] = {"source": "summary of the paper, open question 1", "seeds_needed": 8}
-    counted = {"rule": "mean", "at_scale": lambda _: few, "summary": by_verdict, "must_not": SEEN, **common}
-    trained = {
-        "kind": "general", "rule": "effect", "at_scale": smaller_scale, "must_not": SOONER,
-        "controls": {"two hops alone, from one seed to the next": apart}, **common,
-    }  # fmt: skip
+    source = "summary of the paper, open question 1"
+    counted = partial(
+        Claim, source=source, seeds_needed=8, rule="mean", at_scale=lambda _: few, summary=by_verdict, must_not=SEEN
+    )  # fmt: skip
+    trained = partial(
+        wide.open_claim, source=source, rule="effect", must_not=SOONER,
+        controls={"two hops alone, from one seed to the next": apart},
+    )  # fmt: skip
     when = (
         "by seed: training steps to a held-out loss of x₂ under 0.5 (where it was not learned, more than all of them) "
         "of models trained on two hops alone, less those of models trained on"
     )
     return [
-        Claim(
+        counted(
             id="S6a",
             statement="Natural text asks for fewer hops more often, under every definition of a hop.",
             protocol="by block of 2,000 words, texts resampled together: share of tokens that need k hops less the "
@@ -292,9 +293,8 @@ def claims(options: Options) -> list[Claim]:
             value=partial(needed, "excess", orders),
             must={part: SEEN if part in first else below for part in orders},
             controls={"shuffled text": partial(needed, "control", first)},
-            **counted,
         ),
-        Claim(
+        counted(
             id="S6c",
             statement="Natural text asks for two hops beyond chance at one word in a thousand or more, under every "
             "definition of a hop.",
@@ -303,9 +303,8 @@ def claims(options: Options) -> list[Claim]:
             value=partial(needed, "excess", twos),
             must=dict.fromkeys(names, SEEN),
             controls={"shuffled text": partial(needed, "control", twos)},
-            **counted,
         ),
-        Claim(
+        trained(
             id="S6b",
             statement="Trained on the text's mixture of hops, models learn two hops sooner than from the deepest texts "
             "alone.",
@@ -316,16 +315,14 @@ def claims(options: Options) -> list[Claim]:
                 "by the definition with most two hops": partial(sooner, MOST),
             },
             must=SOONER,
-            **trained,
         ),
-        Claim(
+        trained(
             id="S6d",
             statement="From mixtures with as many samples of two hops as of one, or half as many (Zipf), models learn "
             "two hops sooner than from the deepest texts alone.",
             protocol=f"{when} each mixture",
             value=lambda evidence: {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)},
             must=dict.fromkeys((UNIFORM, ZIPF), SOONER),
-            **trained,
         ),
     ]
 
@@ -356,20 +353,15 @@ def figures(options: Options) -> list[charts.Figure]:
     ]  # fmt: skip
 
 
-study = Study(
+study = wide.open_study(
     name="natural",
     question="how often does natural text ask for one, two and three hops, and does that mixture help to learn two?",
     task=Curriculum(steps=2, position="pair", emphasis="one", padded=True, shares=(0.5, 0.5)),
-    model=MODEL,
-    training=TRAINING,
     options=Options(),
     configurations=configurations,
-    seeds=8,
     measures=(learned_at, hops),
     claims=claims,
     figures=figures,
-    presets={"smoke": {**SMOKE, "words": 4_000, "shares": ()}, "laptop": {}},
+    presets={"smoke": {**wide.SMOKE, "words": 4_000, "shares": ()}, "laptop": {}},
     costs={"smoke": "under a minute on two cores", "laptop": "about 9 min on two cores by estimate"},
-    page="page.md.j2",
-    held_out=512,
 )
