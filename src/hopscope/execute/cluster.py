@@ -80,12 +80,8 @@ class RemoteWorker:
     def __init__(self, cluster: Cluster, unit: UnitFolder, until: float | None):
         self.unit, self._cluster, self._read = unit, cluster, 0
         self._path = cluster.folder(unit) / f"{unit.name}.jsonl"
-        given = {
-            "run": str(unit.run_path.resolve()),
-            "unit": unit.name,
-            "study": cluster.study,
-            "until": until,
-        }
+        run = str(unit.run_path.resolve())
+        given = {"run": run, "unit": unit.name, "study": cluster.study, "until": until}
         self._given = json.dumps({**given, "messages": str(self._path), "like": installed()})
         self.deaths, self.furthest = 0, -1  # jobs that died one after another, and their last checkpoint
         self.submit()

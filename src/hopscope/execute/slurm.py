@@ -34,8 +34,8 @@ class SlurmJobs(Cluster):
         if self.name not in CLUSTERS:
             raise UserError(f"address: expected one of {', '.join(CLUSTERS)} for slurm, found {cluster!r}")
         if find_spec("submitit") is None:
-            remedy = "run pip install 'hopscope[slurm]'"
-            raise UserError(f"executor: expected the package submitit, found none; {remedy}")
+            words = "expected the package submitit, found none; run pip install 'hopscope[slurm]'"
+            raise UserError(f"executor: {words}")
         missing = [name for name in ("sbatch", "srun", "sacct") if shutil.which(name) is None]
         if self.name == "slurm" and missing:
             remedy = "run this on a machine that submits jobs, or use --executor local"

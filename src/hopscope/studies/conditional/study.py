@@ -210,10 +210,8 @@ def claims(options: Options) -> Iterator[Claim]:
     known = {name: (name, "z") for name in options.variants}
     whole = {name: known[name] for name in (TWO, ROOT) if name in known}
     alone = {name: known[name] for name in (f"{TWO}, z alone", f"{ROOT}, z alone") if name in known}
-    scale = partial(wide.smaller_scale, steps=STEPS)
-    claim = partial(
-        wide.open_claim, source="summary of the paper, open question 3", rule="mean", at_scale=scale
-    )
+    source, scale = "summary of the paper, open question 3", partial(wide.smaller_scale, steps=STEPS)
+    claim = partial(wide.open_claim, source=source, rule="mean", at_scale=scale)
     if whole and alone:
         yield claim(
             id="S5a",

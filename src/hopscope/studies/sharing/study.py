@@ -249,6 +249,7 @@ def claims(options: Options) -> Iterator[Claim]:
             at_scale=not_yet(shallow),
         )
     if options.order_layers:
+        apart = wide.apart(USUAL_ORDER, options.order_layers, LONG)
         yield claim(
             id="S3e",
             statement="The order 1, 2, 4, 3, for which three layers can be enough, is learned with fewer layers "
@@ -258,9 +259,7 @@ def claims(options: Options) -> Iterator[Claim]:
             value=partial(layers_saved, options),
             must=FEWER,
             rule="mean",
-            controls={
-                "one order, from one seed to the next": wide.apart(USUAL_ORDER, options.order_layers, LONG)
-            },
+            controls={"one order, from one seed to the next": apart},
         )
 
 
