@@ -52,7 +52,6 @@ def claim(id, statement, name, criterion, control):
         seeds_needed=8,
         at_scale=lacks,
         controls={control: loss_of(control)},
-        must_not=criterion,
     )
 
 

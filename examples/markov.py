@@ -142,7 +142,6 @@ study = hs.Study(
             value=last("bigram", 2),
             must=IS,
             controls={"one layer": last("bigram", 1)},
-            must_not=IS,
             **GIVEN,
         ),
         hs.Claim(
@@ -165,7 +164,6 @@ study = hs.Study(
             value=last("unigram", 1),
             must=IS,
             controls={"two layers": last("unigram", 2)},
-            must_not=IS,
             **GIVEN,
         ),
     ],

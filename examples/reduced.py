@@ -191,7 +191,6 @@ study = hs.Study(
             rule="share",
             seeds_needed=16,
             controls={"the next seed's": knows("borrowed"), "all others": knows("without")},
-            must_not=MOST,
         ),
     ],
     figures=[hs.figures.curves("loss_step_2"), hs.figures.bars("path_share", part="3")],

@@ -164,10 +164,6 @@ def test_a_study_of_a_notebook_must_be_given(study, folder):
     assert fitted(Loaded(study()), run).study.seeds_of(study().grid()[0]) == (0, 1)
     with pytest.raises(UserError, match="expected the study 'other' as in its record"):
         fitted(Loaded(Study(name="other", options=Wishes)), run)
-    with pytest.raises(
-        UserError, match="expected the task Echo, found Permutation; restore the study's file"
-    ):
-        task_of(job_of(run.units[0]), encoder())
 
 
 def test_members_can_be_looked_at_without_the_file_of_their_task(study, folder):

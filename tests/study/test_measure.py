@@ -74,7 +74,7 @@ def context(tmp_path):
         for weight in ensemble.weights().values():
             weight *= 3.0  # so that attention is far from uniform
         batch = held_out(task, samples)
-        usual = {"unit": run.unit("a"), "step": 23, "job": JOB, "of_members": (ensemble, lambda: batch)}
+        usual = {"unit": run.units[0], "step": 23, "job": JOB, "of_members": (ensemble, lambda: batch)}
         return Context(measure, "0" * 64, run, options=None, budget=TimeBudget(), **{**usual, **more})
 
     return make

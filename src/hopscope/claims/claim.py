@@ -172,7 +172,8 @@ class Claim(Config):
         readings: ways to read what the source leaves open, the default first: name → value function, or a function of
             the evidence that gives that.  With `readings_agree` all must give one verdict.
         kind: `existence` is said of a source's own models, `general` of all, under every completion of a recipe.
-        controls, must_not: name → value function of what should show nothing, and what it must not meet.
+        controls, must_not: name → value function of what should show nothing, and what it must not meet: `must`, unless
+            told otherwise; with `None` a control is only shown.
         structural: whether the claim follows from the architecture or a theorem, or the words for that.
         trust: what a reader must trust to believe the verdict.
         summary: function of the parts' judgements, by name, whose sentence stands in place of all their words.
@@ -194,7 +195,9 @@ class Claim(Config):
     untried: Function | None = None
     kind: Literal["existence", "general"] | None = None
     controls: dict[str, Function] = {}
-    must_not: InstanceOf[Criterion] | dict[str, InstanceOf[Criterion]] | None = None
+    must_not: InstanceOf[Criterion] | dict[str, InstanceOf[Criterion]] | None = Field(
+        default_factory=lambda given: given.get("must") if given.get("controls") else None
+    )
     structural: bool | str = False
     trust: str | list[str] = ""
     summary: Function | None = None

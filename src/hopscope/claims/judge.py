@@ -29,14 +29,13 @@ def judge(
 ) -> Verdict:
     """Judge a claim by its rule on the evidence of a run, which the claim's functions are called with.
 
+    `UserError`: one of these fails, or returns something else than numbers for the members or parts.
+
     Args:
         registered: rules that were written down before training, as `registered` gives them; None if there are none.
         completion: of the run's recipe: one of `COMPLETIONS`, or other words where it departs from them; None where
             the run has none.
         before: the ledger that the run had, if it was judged before: a changed claim shows that verdict too.
-
-    Raises:
-        UserError: a function of the claim fails, or returns something else than numbers for the members or parts.
     """
     found = {
         name: _measured(claim, f"reading {name!r}" if name else "value", function, evidence, claim.parts)

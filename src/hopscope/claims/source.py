@@ -75,11 +75,8 @@ def _told(thing: Any, home: str | None, seen: set[int]) -> str:
         thing = f"{thing!r} {hashlib.sha256(thing.tobytes()).hexdigest()}"
     if not isinstance(thing, types.FunctionType | type):
         told = repr(thing)
-        if (
-            (" at 0x" not in told and not callable(thing))
-            or id(thing) in seen
-            or not hasattr(thing, "__dict__")
-        ):
+        is_plain = " at 0x" not in told and not callable(thing)
+        if is_plain or id(thing) in seen or not hasattr(thing, "__dict__"):
             return type(thing).__qualname__ if " at 0x" in told else told
         seen.add(id(thing))
         return _told((type(thing), vars(thing)), home, seen)
@@ -110,9 +107,8 @@ def _ours(module: str, home: str) -> bool:
     if module.partition(".")[0] == _LIBRARY:
         return not _is_library(module)
     files = [str(getattr(sys.modules.get(each), "__file__", each)) for each in (module, home)]
-    return (
-        module.partition(".")[0] == home.partition(".")[0] or Path(files[0]).parent == Path(files[1]).parent
-    )
+    same_package = module.partition(".")[0] == home.partition(".")[0]
+    return same_package or Path(files[0]).parent == Path(files[1]).parent
 
 
 def _is_library(module: str) -> bool:

@@ -28,11 +28,10 @@ class Cluster(ABC):
     """A place beyond this machine, with a folder for the messages of one command's workers; `kept` if a job failed."""
 
     pause = 0.5
-    study: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, study: str):
         self._path: Path | None = None
-        self.kept = False
+        self.study, self.kept = study, False
 
     def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
         """All units, unless the user gave a number of cores: a cluster lets them wait until there is room."""
@@ -81,12 +80,8 @@ class RemoteWorker:
     def __init__(self, cluster: Cluster, unit: UnitFolder, until: float | None):
         self.unit, self._cluster, self._read = unit, cluster, 0
         self._path = cluster.folder(unit) / f"{unit.name}.jsonl"
-        given = {
-            "run": str(unit.run_path.resolve()),
-            "unit": unit.name,
-            "study": cluster.study,
-            "until": until,
-        }
+        run = str(unit.run_path.resolve())
+        given = {"run": run, "unit": unit.name, "study": cluster.study, "until": until}
         self._given = json.dumps({**given, "messages": str(self._path), "like": installed()})
         self.deaths, self.furthest = 0, -1  # jobs that died one after another, and their last checkpoint
         self.submit()

@@ -1,8 +1,7 @@
 """Which place trains a run's units: this machine, a Ray cluster, or SLURM."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 
 from hopscope.errors import UserError
 from hopscope.execute.local import ThisMachine
@@ -12,10 +11,9 @@ from hopscope.study.load import Loaded
 EXECUTORS = ("local", "ray", "slurm")
 
 
-@contextmanager
 def place_of(
     executor: str, address: str | None, loaded: Loaded, say: Callable[[str], object] = lambda words: None
-) -> Iterator[Place]:
+) -> AbstractContextManager[Place]:
     """The place where a study's units are trained, for the time of a run.
 
     `address` is that of the Ray cluster; of SLURM it is `slurm`, or `local` and `debug` to try it without one.
@@ -26,21 +24,15 @@ def place_of(
     if executor == "local":
         if address is not None:
             raise UserError(f"address: expected one with --executor ray or slurm, found {address!r} without")
-        with closing(ThisMachine(loaded.reference)) as place:
-            yield place
-        return
+        return closing(ThisMachine(loaded.reference))
     if loaded.reference is None:
         wanted = f"a study of a file or a package for {executor}, because other machines must load it"
         found = "found one that was made in a notebook or a function; save it in a file"
         raise UserError(f"executor: expected {wanted}, {found}")
     if executor == "ray":
-        from hopscope.execute.ray import connected
+        from hopscope.execute.ray import RayCluster
 
-        opened: Any = connected(address, say)
-    else:
-        from hopscope.execute.slurm import submitting
+        return closing(RayCluster(loaded.reference, address, say))
+    from hopscope.execute.slurm import SlurmJobs
 
-        opened = submitting(address)
-    with opened as cluster:
-        cluster.study = loaded.reference
-        yield cluster
+    return closing(SlurmJobs(loaded.reference, address))

@@ -67,11 +67,8 @@ def train_all(
 ) -> None:
     """Train and measure every unit of a run that is not whole or lacks a measure; the caller has locked the run.
 
-    A study without a reference (of a notebook) is trained in this process, a unit after another.
-
-    Raises:
-        TimeBudgetReached: what is done is kept.
-        UserError: a worker found something to mend, or died.
+    A study without a reference (of a notebook) is trained in this process, a unit after another.  `TimeBudgetReached`:
+    what is done is kept; `UserError`: a worker found something to mend, or died.
     """
     from hopscope.study.measuring import is_measured
     from hopscope.training.train import TimeBudget

@@ -4,8 +4,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,39 +21,6 @@ _QUIET: Any = {"log_to_driver": False, "logging_level": logging.ERROR}
 _HELLO = "import logging, sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)"
 
 
-@contextmanager
-def connected(address: str | None, say: Callable[[str], object]) -> Iterator["RayCluster"]:
-    """The cluster at an address; without one that of `RAY_ADDRESS`, one that runs here, or a new one of this machine.
-
-    `UserError`: Ray is not installed, or there is no cluster at the address.
-    """
-    if find_spec("ray") is None:
-        raise UserError("executor: expected the package ray, found none; run pip install 'hopscope[ray]'")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
-    # By the caller, who may need it afterwards.
-    joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
-    address = address or os.environ.get("RAY_ADDRESS")
-    fault = "" if joined else _fault_of(address or "auto")
-    if fault and address:
-        words = f"found {fault}; start one with `ray start --head`, which tells its address"
-        raise UserError(f"address: expected a Ray cluster at {address}, {words}")
-    import ray
-
-    cluster = RayCluster()
-    cluster.ray = ray
-    try:
-        if fault:
-            say("hopscope: no Ray cluster is running here: one is started on this machine")
-            ray.init("local", num_cpus=available_cores(), include_dashboard=False, **_QUIET)
-        elif not joined:
-            ray.init(address or "auto", **_QUIET)
-        yield cluster
-    finally:
-        cluster.close()
-        if not joined:
-            ray.shutdown()
-
-
 def _fault_of(address: str) -> str:
     # A process of its own asks: Ray tries for two minutes, and then ends the process.
     hello = [sys.executable, "-c", _HELLO, address]
@@ -66,9 +32,37 @@ def _fault_of(address: str) -> str:
 
 
 class RayCluster(Cluster):
-    """A Ray cluster that this process has joined, as a `Place`."""
+    """The cluster at an address; without one that of `RAY_ADDRESS`, one that runs here, or a new one of this machine.
 
-    ray: Any
+    `UserError`: Ray is not installed, or there is no cluster at the address.
+    """
+
+    def __init__(self, study: str, address: str | None, say: Callable[[str], object]):
+        super().__init__(study)
+        if find_spec("ray") is None:
+            raise UserError("executor: expected the package ray, found none; run pip install 'hopscope[ray]'")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
+        # By the caller, who may need it afterwards.
+        self._joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
+        address = address or os.environ.get("RAY_ADDRESS")
+        fault = "" if self._joined else _fault_of(address or "auto")
+        if fault and address:
+            words = f"found {fault}; start one with `ray start --head`, which tells its address"
+            raise UserError(f"address: expected a Ray cluster at {address}, {words}")
+        import ray
+
+        self.ray: Any = ray
+        if fault:
+            say("hopscope: no Ray cluster is running here: one is started on this machine")
+            ray.init("local", num_cpus=available_cores(), include_dashboard=False, **_QUIET)
+        elif not self._joined:
+            ray.init(address or "auto", **_QUIET)
+
+    def close(self) -> None:
+        """See `Cluster`; and leave Ray."""
+        super().close()
+        if not self._joined:
+            self.ray.shutdown()
 
     def device(self, asked: str) -> str:
         """CUDA where a node has a GPU, unless the CPU was asked for; a `UserError` if CUDA was and none has one."""

@@ -6,8 +6,6 @@ string, and a number; no run depends on them, and they are removed after the run
 
 import shlex
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,32 +22,25 @@ _RETRIES = 3  # jobs that take up a unit whose job died, before the run ends
 _MINUTES = 60  # that a job asks for; `SBATCH_TIMELIMIT` says otherwise
 
 
-@contextmanager
-def submitting(cluster: str | None) -> Iterator["SlurmJobs"]:
-    """The place where submitit's jobs run: one of `CLUSTERS`, by default SLURM; `UserError`: that is not installed."""
-    cluster = cluster or "slurm"
-    if cluster not in CLUSTERS:
-        raise UserError(f"address: expected one of {', '.join(CLUSTERS)} for slurm, found {cluster!r}")
-    if find_spec("submitit") is None:
-        remedy = "run pip install 'hopscope[slurm]'"
-        raise UserError(f"executor: expected the package submitit, found none; {remedy}")
-    missing = [name for name in ("sbatch", "srun", "sacct") if shutil.which(name) is None]
-    if cluster == "slurm" and missing:
-        remedy = "run this on a machine that submits jobs, or use --executor local"
-        wanted = f"SLURM's command {missing[0]} on this machine"
-        raise UserError(f"executor: expected {wanted}, found none; {remedy}")
-    jobs = SlurmJobs()
-    jobs.name = cluster
-    try:
-        yield jobs
-    finally:
-        jobs.close()
-
-
 class SlurmJobs(Cluster):
-    """Jobs of SLURM, as a `Place`: of a unit one after another, while they die and get further."""
+    """Jobs of submitit, of a unit one after another, while they die and get further.
 
-    name: str
+    They run on one of `CLUSTERS`, by default SLURM; `UserError`: that is not installed.
+    """
+
+    def __init__(self, study: str, cluster: str | None):
+        super().__init__(study)
+        self.name = cluster or "slurm"
+        if self.name not in CLUSTERS:
+            raise UserError(f"address: expected one of {', '.join(CLUSTERS)} for slurm, found {cluster!r}")
+        if find_spec("submitit") is None:
+            words = "expected the package submitit, found none; run pip install 'hopscope[slurm]'"
+            raise UserError(f"executor: {words}")
+        missing = [name for name in ("sbatch", "srun", "sacct") if shutil.which(name) is None]
+        if self.name == "slurm" and missing:
+            remedy = "run this on a machine that submits jobs, or use --executor local"
+            wanted = f"SLURM's command {missing[0]} on this machine"
+            raise UserError(f"executor: expected {wanted}, found none; {remedy}")
 
     def device(self, asked: str) -> str:
         """The CPU unless CUDA was asked for: what the nodes have is not known here."""

@@ -65,9 +65,8 @@ def _followed(run: RunFolder, tracker: str, say: Callable[[str], object]) -> Ite
             stderr=complaints, env=environment(),
             start_new_session=True,  # with whatever it starts it can be ended at once, and by nothing else
         )  # fmt: skip
-        say(
-            f"{tracker}: {_HOW_TO_LOOK[tracker].format(root=_root(run, tracker), study=run.path.parent.name)}"
-        )
+        look = _HOW_TO_LOOK[tracker].format(root=_root(run, tracker), study=run.path.parent.name)
+        say(f"{tracker}: {look}")
         try:
             yield
         finally:

@@ -93,7 +93,8 @@ def main(given: str, to: int = 1) -> int:
         budget = TimeBudget(None if until is None else max(0.0, until - time.time()))
         run = RunFolder.opened(asked["run"])
         loaded = fitted(load(study), run) if (study := asked.get("study")) else of_run(run)
-        work(run.unit(asked["unit"]), loaded, budget, say)
+        unit = next(each for each in run.units if each.name == asked["unit"])
+        work(unit, loaded, budget, say)
         say({"kind": "finished"})  # the status does not tell: a call of exit ends a process with 0 as well
         return 0
     except HopscopeError as error:

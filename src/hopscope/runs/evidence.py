@@ -34,7 +34,6 @@ COLUMNS = {
 EVIDENCE = "evidence.parquet"
 _OF_MEMBERS = ["member", "seed", "configuration"]
 _OF_ROWS = [name for name in COLUMNS if name not in ("seed", "configuration")]
-_PLACE = ["metric", "measure", "split", "layer", "head", "part"]
 _ORDER = ["step", "member", "split", "metric", "measure", "part", "layer", "head", "file", "value"]
 _NOTE, _AGAIN = b"hopscope.evidence", "delete it and run the same command again"
 _SEAL, _ZEROS = b'"sha256":"', "0" * 64  # of the file, in its note; it is taken with zeros in its place
@@ -72,14 +71,13 @@ class Evidence:
     ) -> "Evidence":
         """The table of some rows; their order leaves no trace in it.
 
+        `UserError`: they do not fit the columns or the members, or name one number twice.
+
         Args:
             rows: `metric`, `value` and maybe more columns.  Without `split` a row is held-out, without `measure` of the
                 training, without `step` of step 0; without `member` a list is of all members, a number of the run.
             members: each a `Member`, or a mapping of its fields.
             config, folder: of the run: where a field that a member does not set, and files that rows name, are found.
-
-        Raises:
-            UserError: the rows do not fit the columns or the members, or name one number twice.
         """
         config = config or {}
         own = _described([each if isinstance(each, Member) else Member(**each) for each in members], config)
@@ -123,11 +121,11 @@ class Evidence:
     @property
     def metrics(self) -> list[str]:
         """Names of everything that was measured in the run, whatever its members."""
-        return sorted(self._table.places)
+        return sorted(self._table.of_metric)
 
     def __contains__(self, metric: object) -> bool:
         """Whether a metric was measured in the run."""
-        return metric in self._table.places
+        return metric in self._table.of_metric
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -206,31 +204,25 @@ class Evidence:
 
     def _find(self, metric: str | None, where: Row, strict: bool = False) -> tuple[Array, list[int]]:
         # Rows that match, and members; strict: a condition that nothing meets is an error.
-        table, places = self._table.arrow, self._table.places
-        if metric is not None and metric not in places:
-            known = f"{_hint(metric, places)}it has {listed(self.metrics, 30) or 'none'}"
+        table = self._table
+        if metric is not None and metric not in self:
+            known = f"{_hint(metric, self.metrics)}it has {listed(self.metrics, 30) or 'none'}"
             raise _wrong("metric", "one that the run has", repr(metric), known)
-        self._check(where, table.schema.names)
-        unasked = [name for name in ("measure", "split") if where.get(name) is None]
-        where = {name: where[name] for name in where if name not in unasked}
+        self._check(where, table.arrow.schema.names)
         mine = {name: where[name] for name in where if name in (*_OF_MEMBERS, *self.columns)}
         members = [member["member"] for member in self._matching(mine, strict)]
-        cells = {key: rows for each in ([metric] if metric else places) for key, rows in places[each].items()}
-        for place, name in enumerate(_PLACE):
-            if name in where:
-                wanted, there = _wanted(name, where[name]), cells
-                cells = {key: rows for key, rows in there.items() if key[place] in wanted}
-                if strict and not cells:
-                    raise _no_value(metric, name, where[name], {key[place] for key in there})
-        rows = np.sort(np.concatenate([np.empty(0, np.int64), *cells.values()]))
-        for name in where.keys() - mine.keys() - set(_PLACE):
-            column = table[name].take(rows).to_pandas()
-            chosen = column.isin(_wanted(name, where[name])).to_numpy()
+        rows = np.arange(len(table.arrow)) if metric is None else table.of_metric[metric]
+        for name, value in where.items():
+            if name in mine or (value is None and name in ("measure", "split")):
+                continue
+            values, numbers = table.numbered(name)
+            wanted = _wanted(name, value)
+            chosen = np.isin(numbers[rows], [number for number, each in enumerate(values) if each in wanted])
             if strict and not chosen.any():
-                raise _no_value(metric, name, where[name], column.unique().tolist())
+                raise _no_value(metric, name, value, [values[number] for number in np.unique(numbers[rows])])
             rows = rows[chosen]
-        if mine or len(members) < self._table.count:
-            rows = rows[np.isin(self._table.members[rows], members if mine else [-1, *members])]
+        if mine or len(members) < table.count:
+            rows = rows[np.isin(table.members[rows], members if mine else [-1, *members])]
         return rows, members
 
     def _matching(self, where: Row, strict: bool) -> list[dict[str, Any]]:
@@ -262,24 +254,26 @@ class Evidence:
 
 
 class _Table:
-    # Where each number stands is looked up once, because a page asks hundreds of times.
+    # Different values of a column are numbered once, because a page asks hundreds of times.
     def __init__(self, arrow: "pa.Table", count: int):
         self.arrow, self.count = arrow, count
+        self._numbered: dict[str, tuple[list[Any], Array]] = {}
 
     @cached_property
     def members(self) -> Array:
         return np.asarray(self.arrow["member"].fill_null(-1))
 
     @cached_property
-    def places(self) -> dict[str, dict[tuple[Any, ...], Array]]:
-        # Metric → its rows by the columns `_PLACE`.
-        numbered = self.arrow.select(_PLACE).append_column("row", [np.arange(len(self.arrow))])
-        found = numbered.group_by(_PLACE, use_threads=False).aggregate([("row", "list")])
-        rows, places = found["row_list"].combine_chunks(), dict[str, Any]()
-        ends, flat = rows.offsets.to_numpy(), rows.values.to_numpy()
-        for place, key in enumerate(zip(*(found[name].to_pylist() for name in _PLACE), strict=True)):
-            places.setdefault(key[0], {})[key] = flat[ends[place] : ends[place + 1]]
-        return places
+    def of_metric(self) -> dict[str, Array]:
+        values, numbers = self.numbered("metric")
+        return {metric: np.flatnonzero(numbers == number) for number, metric in enumerate(values)}
+
+    def numbered(self, name: str) -> tuple[list[Any], Array]:
+        # Values of a column, null among them, and which of them each row has.
+        if name not in self._numbered:
+            column = self.arrow[name].combine_chunks().dictionary_encode("encode")
+            self._numbered[name] = column.dictionary.to_pylist(), np.asarray(column.indices)
+        return self._numbered[name]
 
 
 def _described(members: Sequence[Member], config: Row) -> list[dict[str, Any]]:
@@ -327,7 +321,8 @@ def _whole(rows: Iterable[Row], members: list[dict[str, Any]]) -> "pa.Table":
         for row in frame[~frame[name].isin(allowed)].head(1).to_dict("records"):
             what = f"{row['measure']}, {row['metric']}"
             raise _wrong(what, f"as {name} one of {listed(allowed)}", row[name], "name one of the run's")
-    number, single = ["member", "step", *_PLACE], frame[frame["member"].notna()]
+    number = ["member", "step", "metric", "measure", "split", "layer", "head", "part"]
+    single = frame[frame["member"].notna()]
     for row in single[single.duplicated(number)].head(1).to_dict("records"):
         where = ", ".join(f"{name} {row[name]}" for name in number if row[name] is not None)
         raise _wrong("evidence", "one row for each number", f"two of {where}", "give them other metrics")

@@ -48,7 +48,7 @@ class Member(Config):
 
 @dataclass(frozen=True)
 class UnitFolder:
-    """The folder `units/NAME` of a run, made by `RunFolder.unit`.
+    """The folder `units/NAME` of a run, one of `RunFolder.units`.
 
     Attributes:
         path, run_path: the folder, and that of the run.
@@ -98,9 +98,8 @@ class UnitFolder:
         for path in () if self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
             if replace(self, path=path, run_path=path.parents[1]).is_whole:
                 for file in sorted(path.glob("checkpoints/*")):
-                    files.write_atomic(
-                        self.path / "checkpoints" / file.name, files.read_bytes(file, "try again")
-                    )
+                    content = files.read_bytes(file, "try again")
+                    files.write_atomic(self.path / "checkpoints" / file.name, content)
                 return
 
     def latest(self) -> tuple[int, State] | None:

@@ -205,11 +205,8 @@ def job_of(unit: UnitFolder) -> Job:
 
 
 def task_of(job: Job, study: Study) -> Task:
-    """The task of a unit of a run of a study; `UserError`: the study's task is another one."""
-    name, found = job.task["name"], "none" if study.task is None else type(study.task).__name__
-    if study.task is None or found != name:
-        words = f"expected the task {name}, found {found}; restore the study's file"
-        raise UserError(f"study {study.name!r}: {words}")
+    """The task of a unit, for the study that planned it, or that is `fitted` to its run."""
+    assert study.task is not None
     return type(study.task).model_validate(job.task["fields"])
 
 

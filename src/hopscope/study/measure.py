@@ -207,9 +207,8 @@ class Context:
         found = list[Row]()
         for row in self.of_measure(measure):
             members, values = dict(row).get("member"), row["value"]
-            pairs = (
-                zip(members or (), values, strict=True) if isinstance(values, list) else [(members, values)]
-            )
+            several = isinstance(values, list)
+            pairs = zip(members or (), values, strict=True) if several else [(members, values)]
             found += [{**row, "member": member, "value": each} for member, each in pairs]
         return found
 

@@ -27,7 +27,7 @@ _Taken = tuple[Measure, int | None]  # a measure of a unit at a step, or of the 
 def training_of(unit: UnitFolder, study: Study, budget: "TimeBudget") -> dict[str, Any]:
     """Arguments of `training.train` for a unit of a run: it goes on from the newest checkpoint, and keeps every one.
 
-    `UserError`: the study's task is another one, or its start does not give the weights of the members.
+    `UserError`: the study's start does not give the weights of the members.
     """
     here, latest = _Unit(unit, study, budget), unit.latest()
     return {

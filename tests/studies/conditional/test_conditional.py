@@ -13,16 +13,17 @@ from hopscope.runs import Evidence
 from hopscope.studies.conditional.study import (
     CHAIN_FIRST,
     MIXED,
+    PARENTS,
     SWITCH,
     TWO,
     VARIANTS,
+    Branching,
     reused,
     rises,
     steps_saved,
     study,
     used,
 )
-from hopscope.studies.conditional.task import PARENTS, Branching
 from hopscope.tasks import Draws, check_task, draw, held_out, losses
 from hopscope.training.config import Training
 

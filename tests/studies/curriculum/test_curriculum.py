@@ -15,6 +15,7 @@ from hopscope.studies.curriculum import circuits
 from hopscope.studies.curriculum.study import (
     OWN,
     TAUGHT,
+    Curriculum,
     Options,
     configurations,
     curricula,
@@ -22,7 +23,6 @@ from hopscope.studies.curriculum.study import (
     study,
     ways,
 )
-from hopscope.studies.curriculum.task import Curriculum
 from hopscope.studies.curriculum.wide import MODEL
 from hopscope.tasks import Draws, check_task, draw
 from hopscope.training.config import Training

@@ -14,19 +14,25 @@ from made import page_of, rows_of
 from hopscope.claims.judge import judge
 from hopscope.errors import UserError
 from hopscope.runs import Evidence
-from hopscope.studies.natural import texts as module
+from hopscope.studies.natural import study as module
 from hopscope.studies.natural.study import (
     DEEPEST,
+    DEFINITIONS,
+    PARTS,
     TEXT,
     UNIFORM,
+    USUAL,
     ZIPF,
     Options,
+    Text,
+    by_blocks,
     claims,
     configurations,
     hops,
+    labels,
     study,
+    texts,
 )  # fmt: skip
-from hopscope.studies.natural.texts import DEFINITIONS, PARTS, USUAL, Text, by_blocks, labels, texts
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "natural"
 OUTCOMES = ("learned", "nothing")

@@ -12,10 +12,10 @@ from hopscope.studies.sharing.study import (
     USUAL_ORDER,
     VARIANTS,
     Options,
+    Sharing,
     configurations,
     layers_saved,
 )
-from hopscope.studies.sharing.task import Sharing
 from hopscope.tasks import check_task, draw
 
 CHAINS, STEPS, SIZE = 3, 2, 4

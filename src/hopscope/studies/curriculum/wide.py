@@ -108,12 +108,10 @@ def saved(plain: Mapping[int, float], other: Mapping[int, float], most: float, e
 
 
 def at_depth(name: str, layers: int) -> str:
-    """The configuration of a variant with some layers."""
     return f"{name}, {counted(layers, 'layer')}"
 
 
 def by_depth(variants: Variants, layers: Iterable[int]) -> list[Configuration]:
-    """Every variant at every depth."""
     return [
         Configuration(label=at_depth(name, depth), overrides={**variants[name], "model.layers": depth})
         for name, depth in product(variants, layers)

@@ -4,29 +4,157 @@ The models are those of the study of the curriculum, for chains of two steps: a 
 of two steps, and asks for its last symbol alone.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import ast
+import hashlib
+import platform
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
 from hopscope.claims import Claim, Samples, at_least
 from hopscope.config import Config
+from hopscope.errors import UserError
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, asked_for, between_seeds, times_learned
 from hopscope.studies.chains.measures import learned_at
-from hopscope.studies.curriculum.task import Curriculum
-from hopscope.studies.curriculum.wide import MODEL, SMOKE, TRAINING, saved, smaller_scale
+from hopscope.studies.curriculum import wide
+from hopscope.studies.curriculum.study import Curriculum
 from hopscope.studies.llm.study import by_verdict
-from hopscope.studies.natural import texts as read
-from hopscope.studies.natural.texts import DEFINITIONS, LIMIT, PARTS, USUAL
 from hopscope.study.measure import Context, measure
-from hopscope.study.study import Configuration, Study
+from hopscope.study.study import Configuration
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
+    from hopscope.language.hops import By, Labels
     from hopscope.runs import Evidence
+
+# Texts, and how often they ask for hops.
+
+PARTS = " · "
+"""What parts the names in a row of the evidence table."""
+
+LIMIT, BLOCK = 3, 2_000
+"""Most hops; words of a block, the smallest piece of a text that is counted by itself."""
+
+
+class Text(NamedTuple):
+    """A text: name, origin, its beginning as far as it is counted, the SHA-256 of all of it, words that are counted."""
+
+    name: str
+    origin: str
+    text: str
+    sha256: str
+    words: int
+
+
+class Definition(NamedTuple):
+    """A way to count hops: its name, `by`, `window` and `any` of `hopscope.language.hops`, shuffles for chance."""
+
+    name: str
+    by: "By"
+    window: int
+    any: bool = False
+    shuffles: int = 8
+
+
+USUAL = Definition("words", "words", 512)
+DEFINITIONS = (
+    USUAL,
+    Definition("words, window of 128", "words", 128),
+    Definition("words, window of 2048", "words", 2048),
+    Definition("content words", "content", 256),
+    Definition("content words, any occurrence", "content", 256, any=True, shuffles=2),
+    Definition("pieces of words", "pieces", 512, shuffles=4),
+    Definition("letters", "letters", 512, shuffles=4),
+    Definition("sentences as facts", "sentences", 256, shuffles=2),
+)
+"""The first four are by words: of these, mixtures for training are made."""
+
+
+def labels(text: Text, definition: Definition) -> "list[Labels]":
+    """Fewest hops to each token: of the text, of its shuffles, and of one further shuffle, a control."""
+    from hopscope.language.hops import hops
+
+    _, by, window, any_, shuffles = definition
+    orders = (None, *range(shuffles + 1))
+    return [hops(text.text, by, window=window, limit=LIMIT, any=any_, shuffle=order) for order in orders]
+
+
+def by_blocks(text: Text, found: "Labels", chance: "Sequence[Labels]") -> "NDArray[np.float64]":
+    """Share of the tokens of each block that need exactly so many hops, beyond chance, `[block, LIMIT]`."""
+    import numpy as np
+
+    from hopscope.language.hops import beyond_chance
+
+    blocks = max(1, text.words // BLOCK)
+    pieces = zip(*(np.array_split(each, blocks) for each in (found, *chance)), strict=True)
+    return np.array([beyond_chance(own, others, LIMIT) for own, *others in pieces])
+
+
+@lru_cache(maxsize=8)
+def two_hop_shares(files: tuple[str, ...], most: int) -> dict[str, float]:
+    """Definition by words → tokens that need two hops, among those that need one or two, beyond chance; to 0.0001.
+
+    Arguments are those of `texts`.
+    """
+    import numpy as np
+
+    read, shares = texts(files, most), {}
+    for definition in DEFINITIONS[:4]:
+        counted = ((text, labels(text, definition)) for text in read)
+        blocks = [by_blocks(text, found, chance) for text, (found, *chance, _) in counted]
+        one, two = np.concatenate(blocks).mean(0).clip(min=0.0)[:2]
+        shares[definition.name] = round(float(two / (one + two)), 4) if one + two else 0.0
+    return shares
+
+
+def texts(files: Sequence[str], most: int) -> list[Text]:
+    """The texts that come with Python, then files in UTF-8; of each the first words, `most` of them, are counted.
+
+    `UserError`: a file cannot be read, is no UTF-8, or two have one name.
+    """
+    from pydoc_data import topics
+
+    from hopscope.language.hops import WORD, text_of
+
+    python, given = f"Python {platform.python_version()}", "a file that was given"
+    sources = [
+        ("language reference", f"pydoc_data.topics of {python}", "\n\n".join(topics.topics.values())),
+        ("documentation strings", f"modules of {python}", _docstrings()),
+        *((Path(file).stem, given, text_of("files", file)) for file in files),
+    ]
+    found = dict[str, Text]()
+    for name, origin, text in sources:
+        if PARTS in name or name in found:
+            wanted = f"files with different names, without {PARTS!r}"
+            raise UserError(f"files: expected {wanted}, found {name}; rename one")
+        words = [*islice(WORD.finditer(text), most)]
+        end = words[-1].end() if len(words) == most else len(text)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        found[name] = Text(name, origin, text[:end], digest, len(words))
+    return [*found.values()]
+
+
+@lru_cache(maxsize=1)  # parsing the standard library takes a second or two
+def _docstrings() -> str:
+    # Of the modules of the standard library that are one file, in the order of their names; not of those that begin
+    # with _, such as the configuration of the machine that Python was built on.
+    kinds, found = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef), list[str]()
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("[!_]*.py")):
+        nodes = ast.walk(ast.parse(file.read_bytes()))
+        found += [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds)]
+    return "\n\n".join(found)
+
+
+# What is trained and measured.
 
 DEEPEST, UNIFORM, ZIPF = "two hops alone", "uniform", "Zipf"
 TEXT, MOST = "as in the text", "as in the text, at most"
@@ -58,7 +186,7 @@ class Options(Config):
 
 def configurations(options: Options) -> list[Configuration]:
     """One configuration for each mixture; the texts are counted for theirs."""
-    found = read.two_hop_shares(options.files, options.words)
+    found = two_hop_shares(options.files, options.words)
     doses = {f"{share:g} two hops": share for share in options.shares}
     fixed = {DEEPEST: 1.0, UNIFORM: 0.5, ZIPF: 1 / 3, **doses}
     every = {**fixed, TEXT: found[USUAL.name], MOST: max(found.values())}
@@ -78,15 +206,15 @@ def hops(context: Context) -> Iterator[dict[str, Any]]:
     """
     import numpy as np
 
-    for text in read.texts(context.options.files, context.options.words):
+    for text in texts(context.options.files, context.options.words):
         context.budget.check()
         source = PARTS.join((text.name, text.origin, f"SHA-256 {text.sha256}"))
         yield {"metric": "words", "part": source, "value": float(text.words)}
         for definition in DEFINITIONS:
-            own, *chance, control = read.labels(text, definition)
+            own, *chance, control = labels(text, definition)
             place = PARTS.join((definition.name, text.name))
             for name, found in (("excess", own), ("control", control)):
-                for (block, hop), value in np.ndenumerate(read.by_blocks(text, found, chance)):
+                for (block, hop), value in np.ndenumerate(by_blocks(text, found, chance)):
                     part = f"{place}{PARTS}{block}"
                     yield {"metric": f"{name}_{hop + 1}", "part": part, "value": float(value)}
             for name, several in (("share", own), ("chance", np.concatenate(chance))):
@@ -109,12 +237,13 @@ def by_block(evidence: "Evidence", metric: str, definition: str) -> "pd.Series[f
 # What is claimed.
 
 
-Cells = Mapping[str, tuple[str, int, int | None]]
-"""Part of a claim → definition, number of hops, and the number whose share is taken off, if one is."""
+def needed(
+    series: str, cells: Mapping[str, tuple[str, int, int | None]], evidence: "Evidence"
+) -> dict[str, Samples]:
+    """By part and block: share of tokens that need so many hops, less that of another number, if there is one.
 
-
-def needed(series: str, cells: Cells, evidence: "Evidence") -> dict[str, Samples]:
-    """By part and block: share of tokens that need so many hops, less another; a text's blocks are one cluster."""
+    `cells`: part → definition and both numbers of hops.  A text's blocks are one cluster.
+    """
     found = {}
     for part, (definition, hop, other) in cells.items():
         blocks = by_block(evidence, f"{series}_{hop}", definition)
@@ -128,35 +257,34 @@ def needed(series: str, cells: Cells, evidence: "Evidence") -> dict[str, Samples
 def sooner(name: str, evidence: "Evidence") -> Samples:
     """By seed: steps by which a mixture is sooner than two hops alone; unknown where neither has learned x₂."""
     alone, other = (times_learned(evidence, each, "step_2") for each in (DEEPEST, name))
-    return saved(alone, other, float(asked_for(evidence, "training.steps")), SOONER.low)
-
-
-def apart(evidence: "Evidence") -> Samples:
-    """How far two seeds are apart that learn from two hops alone; not known where one never does."""
-    return between_seeds(times_learned(evidence, DEEPEST, "step_2"))
+    return wide.saved(alone, other, float(asked_for(evidence, "training.steps")), SOONER.low)
 
 
 def claims(options: Options) -> list[Claim]:
-    """Claims S6a to S6d: what is asked of the texts, and of models trained on their mixture."""
+    def apart(evidence: "Evidence") -> Samples:
+        return between_seeds(times_learned(evidence, DEEPEST, "step_2"))
+
     names, below = [each.name for each in DEFINITIONS], at_least(-SEEN.low, unit="fraction")
-    orders: Cells = {
+    orders = {
         f"{name}: {hop} over {hop + 1}": (name, hop, hop + 1) for name in names for hop in range(1, LIMIT)
     }
-    first: Cells = {part: cell for part, cell in orders.items() if cell[1] == 1}
-    twos: Cells = {name: (name, 2, None) for name in names}
+    first = {part: cell for part, cell in orders.items() if cell[1] == 1}
+    twos = {name: (name, 2, None) for name in names}
     few = f"{options.words:,} of {WORDS:,} words of a text" if options.words < WORDS else ""
-    common: dict[str, Any] = {"source": "summary of the paper, open question 1", "seeds_needed": 8}
-    counted = {"rule": "mean", "at_scale": lambda _: few, "summary": by_verdict, "must_not": SEEN, **common}
-    trained = {
-        "kind": "general", "rule": "effect", "at_scale": smaller_scale, "must_not": SOONER,
-        "controls": {"two hops alone, from one seed to the next": apart}, **common,
-    }  # fmt: skip
+    source = "summary of the paper, open question 1"
+    counted = partial(
+        Claim, source=source, seeds_needed=8, rule="mean", at_scale=lambda _: few, summary=by_verdict, must_not=SEEN
+    )  # fmt: skip
+    trained = partial(
+        wide.open_claim, source=source, rule="effect", must_not=SOONER,
+        controls={"two hops alone, from one seed to the next": apart},
+    )  # fmt: skip
     when = (
         "by seed: training steps to a held-out loss of x₂ under 0.5 (where it was not learned, more than all of them) "
         "of models trained on two hops alone, less those of models trained on"
     )
     return [
-        Claim(
+        counted(
             id="S6a",
             statement="Natural text asks for fewer hops more often, under every definition of a hop.",
             protocol="by block of 2,000 words, texts resampled together: share of tokens that need k hops less the "
@@ -165,9 +293,8 @@ def claims(options: Options) -> list[Claim]:
             value=partial(needed, "excess", orders),
             must={part: SEEN if part in first else below for part in orders},
             controls={"shuffled text": partial(needed, "control", first)},
-            **counted,
         ),
-        Claim(
+        counted(
             id="S6c",
             statement="Natural text asks for two hops beyond chance at one word in a thousand or more, under every "
             "definition of a hop.",
@@ -176,9 +303,8 @@ def claims(options: Options) -> list[Claim]:
             value=partial(needed, "excess", twos),
             must=dict.fromkeys(names, SEEN),
             controls={"shuffled text": partial(needed, "control", twos)},
-            **counted,
         ),
-        Claim(
+        trained(
             id="S6b",
             statement="Trained on the text's mixture of hops, models learn two hops sooner than from the deepest texts "
             "alone.",
@@ -189,16 +315,14 @@ def claims(options: Options) -> list[Claim]:
                 "by the definition with most two hops": partial(sooner, MOST),
             },
             must=SOONER,
-            **trained,
         ),
-        Claim(
+        trained(
             id="S6d",
             statement="From mixtures with as many samples of two hops as of one, or half as many (Zipf), models learn "
             "two hops sooner than from the deepest texts alone.",
             protocol=f"{when} each mixture",
             value=lambda evidence: {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)},
             must=dict.fromkeys((UNIFORM, ZIPF), SOONER),
-            **trained,
         ),
     ]
 
@@ -221,7 +345,6 @@ def beyond(evidence: "Evidence") -> Iterator[dict[str, Any]]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    """Hops beyond chance, and final losses of x₂."""
     return [
         charts.sweep("share", "hops", by="text", panel="definition", rows=beyond, name="beyond",
                      title="share beyond chance", levels={"chance": 0.0}),
@@ -230,20 +353,15 @@ def figures(options: Options) -> list[charts.Figure]:
     ]  # fmt: skip
 
 
-study = Study(
+study = wide.open_study(
     name="natural",
     question="how often does natural text ask for one, two and three hops, and does that mixture help to learn two?",
     task=Curriculum(steps=2, position="pair", emphasis="one", padded=True, shares=(0.5, 0.5)),
-    model=MODEL,
-    training=TRAINING,
     options=Options(),
     configurations=configurations,
-    seeds=8,
     measures=(learned_at, hops),
     claims=claims,
     figures=figures,
-    presets={"smoke": {**SMOKE, "words": 4_000, "shares": ()}, "laptop": {}},
+    presets={"smoke": {**wide.SMOKE, "words": 4_000, "shares": ()}, "laptop": {}},
     costs={"smoke": "under a minute on two cores", "laptop": "about 9 min on two cores by estimate"},
-    page="page.md.j2",
-    held_out=512,
 )
