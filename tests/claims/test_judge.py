@@ -110,6 +110,8 @@ RUNS = [  # how it tries to fool; the run; verdict, verdict here, leaning; what 
     # controls
     ("a control that shows it too", lambda: control([0.97, 0.99] * 5), OPEN, OPEN, "mixed", "shuffled shows it too"),
     ("one asked as the claim is", lambda: measured(GOOD, controls={"c": of(GOOD)}), OPEN, OPEN, "mixed", "c shows it"),
+    ("one that is only shown", lambda: measured(GOOD, controls={"c": of(GOOD)}, must_not=None), YES, YES, None, ""),
+    ("one of all parts", lambda: parts(of(GOOD), of(GOOD), controls={"c": of(GOOD)}), OPEN, OPEN, "mixed", "c shows"),
     ("a control that may show it", lambda: control([0.2, 0.99] * 5), OPEN, OPEN, "mixed", "shuffled shows it too"),
     ("a control without numbers", lambda: control([NAN] * 10), OPEN, OPEN, "mixed", "was not measured"),
     ("measured where it is good", lambda: control([0.0] * 6 + [NAN] * 4), OPEN, OPEN, "mixed", "was not measured"),

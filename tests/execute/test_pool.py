@@ -11,7 +11,7 @@ import pytest
 
 from hopscope import api
 from hopscope.errors import TimeBudgetReached, UserError
-from hopscope.execute.local import message_of
+from hopscope.execute.local import ThisMachine, message_of
 from hopscope.execute.places import place_of
 from hopscope.execute.pool import train_all
 from hopscope.runs import RunFolder
@@ -114,6 +114,31 @@ def test_a_process_trains_one_unit_after_another_as_two_processes_do(made):
     assert [len(each) for each in processes] == [2, 1] and trained[0] == trained[1]
     with pytest.raises(ProcessLookupError):  # it has ended with the run
         os.kill(processes[1].pop(), 0)
+
+
+def test_a_unit_that_fails_is_named_though_its_process_finished_another(made):
+    run, loaded = made("assert 0 in context.members, 'the second'")
+    heard = []
+    with pytest.raises(UserError, match="the second"):
+        work(run, loaded, 1, listen=lambda unit, message: heard.append((unit.name, message["kind"])))
+    first, second = (unit.name for unit in run.units)
+    assert (first, "done") in heard and (second, "begun") in heard and (second, "done") not in heard
+
+
+def test_a_process_that_dies_without_work_is_replaced(made, monkeypatch):
+    run, loaded = made()
+    started = []
+
+    def start(self, unit, until, start=ThisMachine.start):
+        if started:
+            os.kill(started[0].process.pid, signal.SIGKILL)
+            started[0].process.wait()
+        started.append(start(self, unit, until))
+        return started[-1]
+
+    monkeypatch.setattr(ThisMachine, "start", start)
+    work(run, loaded, 1)
+    assert all(unit.is_whole for unit in run.units) and started[0] is not started[1]
 
 
 def test_the_time_budget_ends_it_and_it_goes_on(made):

@@ -155,6 +155,12 @@ def shown(value: object) -> str:
     return words.replace("\n", " ")[:80]
 
 
+def _one_of(must: Any) -> Any:
+    """A criterion, or the one that all parts have; `None` where they differ."""
+    criteria = [*must.values()] if isinstance(must, dict) else [must]
+    return criteria[0] if criteria and criteria.count(criteria[0]) == len(criteria) else None
+
+
 class Claim(Config):
     """A statement of a source, and the rule by which numbers decide it; `judge` applies it to a run (docs/claims.md).
 
@@ -172,8 +178,8 @@ class Claim(Config):
         readings: ways to read what the source leaves open, the default first: name → value function, or a function of
             the evidence that gives that.  With `readings_agree` all must give one verdict.
         kind: `existence` is said of a source's own models, `general` of all, under every completion of a recipe.
-        controls, must_not: name → value function of what should show nothing, and what it must not meet: `must`, unless
-            told otherwise; with `None` a control is only shown.
+        controls, must_not: name → value function of what should show nothing, and what it must not meet: what all parts
+            must, unless told otherwise; with `None` a control is only shown.
         structural: whether the claim follows from the architecture or a theorem, or the words for that.
         trust: what a reader must trust to believe the verdict.
         summary: function of the parts' judgements, by name, whose sentence stands in place of all their words.
@@ -196,7 +202,7 @@ class Claim(Config):
     kind: Literal["existence", "general"] | None = None
     controls: dict[str, Function] = {}
     must_not: InstanceOf[Criterion] | dict[str, InstanceOf[Criterion]] | None = Field(
-        default_factory=lambda given: given.get("must") if given.get("controls") else None
+        default_factory=lambda given: _one_of(given.get("must")) if given.get("controls") else None
     )
     structural: bool | str = False
     trust: str | list[str] = ""

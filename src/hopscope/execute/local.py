@@ -17,6 +17,8 @@ from hopscope.runs import UnitFolder
 # above 32 MB go back to the system every time, which clears them page by page: half as much time as the training.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 
+_PATIENCE = 5.0  # seconds in which a process without work must end
+
 
 class ThisMachine:
     """This machine as a `Place`."""
@@ -49,10 +51,12 @@ class ThisMachine:
 
     def start(self, unit: UnitFolder, until: float | None) -> Worker:
         """See `Place`; on the GPU with the fewest workers, by a process that has finished a unit if there is one."""
-        self._started = [each for each in self._started if each.process.poll() is None]
-        busy = [each.gpu for each in self._started if not each.is_idle]
+        for each in [each for each in self._started if each.process.poll() is not None]:
+            each.close()
+            self._started.remove(each)
+        busy = [each.gpu for each in self._started if not each.has_finished]
         gpu = min(self._gpus, key=busy.count) if self._gpus else None
-        process = next((each for each in self._started if each.is_idle and each.gpu == gpu), None)
+        process = next((each for each in self._started if each.has_finished and each.gpu == gpu), None)
         if process is None:
             process = _Process(gpu)
             self._started.append(process)
@@ -60,9 +64,9 @@ class ThisMachine:
         return process
 
     def close(self) -> None:
-        """End its processes."""
-        for each in self._started:
-            each.close()
+        """See `Place`."""
+        while self._started:
+            self._started.pop().close()
 
 
 def available_cores() -> int:
@@ -101,7 +105,7 @@ class _Process:
     """
 
     unit: UnitFolder
-    is_idle: bool
+    has_finished: bool
 
     def __init__(self, gpu: str | None):
         own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
@@ -116,7 +120,7 @@ class _Process:
         os.set_blocking(self._pipe.fileno(), False)
 
     def take(self, unit: UnitFolder, study: str | None, until: float | None) -> None:
-        self.unit, self.is_idle, self._last = unit, False, b""
+        self.unit, self.has_finished, self._last = unit, False, b""
         run, parent = str(unit.run_path), os.getpid()
         given = {"run": run, "unit": unit.name, "study": study, "until": until, "parent": parent}
         with suppress(BrokenPipeError):  # it has just died, and its end will say so
@@ -132,7 +136,7 @@ class _Process:
     def end(self) -> End | None:
         status = self.process.poll()
         self._listen()
-        if self.is_idle:
+        if self.has_finished:
             return End(0)
         if status is None:
             return None
@@ -141,9 +145,12 @@ class _Process:
         return failed(self.unit, self._last.decode(errors="replace") or "no message")._replace(status=status)
 
     def close(self) -> None:
+        self._asked.close()
+        if self.has_finished:  # it ends by itself now, and what a study does at the end of a process is done
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_PATIENCE)
         self.process.kill()
         self.process.wait()
-        self._asked.close()
         self._pipe.close()
 
     def _listen(self) -> None:
@@ -157,4 +164,4 @@ class _Process:
             self._last = words.strip() or self._last
             if (message := message_of(said)) is not None:
                 self._said.append(message)
-                self.is_idle = self.is_idle or message["kind"] == "finished"
+                self.has_finished = self.has_finished or message["kind"] == "finished"

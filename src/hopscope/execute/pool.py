@@ -55,6 +55,9 @@ class Place(Protocol):
     def start(self, unit: UnitFolder, until: float | None) -> Worker:
         """Start a worker that may go on until a time (seconds since 1970)."""
 
+    def close(self) -> None:
+        """End what waits for work; may be called again."""
+
 
 def train_all(
     run: RunFolder,
@@ -114,6 +117,7 @@ class _Pool:
         finally:
             for worker in self.active:
                 worker.close()
+            self.place.close()
         if self.late:
             raise TimeBudgetReached(f"time budget reached; {KEPT}")
 

@@ -89,11 +89,16 @@ def main(given: str, to: int = 1) -> int:
         from hopscope.study.jobs import fitted, of_run
         from hopscope.training.train import TimeBudget
 
-        torch.set_num_threads(1)  # before the study's file is loaded: it may start torch's threads
+        torch.set_num_threads(1)  # before the study's file is loaded, which may start torch's threads
         budget = TimeBudget(None if until is None else max(0.0, until - time.time()))
         run = RunFolder.opened(asked["run"])
         loaded = fitted(load(study), run) if (study := asked.get("study")) else of_run(run)
-        unit = next(each for each in run.units if each.name == asked["unit"])
+        torch.set_num_threads(1)  # for each unit, whatever the study has set
+        unit = next((each for each in run.units if each.name == asked["unit"]), None)
+        if unit is None:
+            raise UserError(
+                f"{run.path}: expected the unit {asked['unit']}, found none; run the command again"
+            )
         work(unit, loaded, budget, say)
         say({"kind": "finished"})  # the status does not tell: a call of exit ends a process with 0 as well
         return 0

@@ -261,7 +261,7 @@ class _Sampler:
         self.readout = slice(task.shape().readout[0], None, keys.count(0))
         self.answers = torch.tensor([layout.on_chain[node] for node in asked]).T
         self.starts, self.shares = torch.tensor([*task.stages]), torch.tensor(task.shares)
-        self.numbers = torch.arange(len(asked))
+        self.every_asked = torch.arange(len(asked))
         stages = [task.shares or [float(node in nodes) for node in asked] for nodes in task.stages.values()]
         weights = torch.tensor(stages).repeat_interleave(task.symbol_dim, -1)
         self.alike = not task.shares and bool((weights == 1.0).all())
@@ -330,7 +330,7 @@ class _Sampler:
         else:
             until = self.shares.cumsum(0)[:-1]
             one = (draws.fresh.uniform("asked")[..., None] >= until).sum(-1, keepdim=True)
-            asked = one == self.numbers
+            asked = one == self.every_asked
         return (asked / self.shares.mean()).repeat_interleave(self.task.symbol_dim, -1)[:, :, None]
 
 
