@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hopscope.claims.judge import joined
+from hopscope.claims.judge import counts, joined
 from hopscope.study.load import BUILT_IN, load
 from table_makers.common import RESULTS, markdown, read_json
 from table_makers.runs import HERE, judged
@@ -19,9 +19,8 @@ def ledger() -> str:
 
     Runs under several completions have a verdict together as well.
 
-    Of several runs under one completion the one that tried most readings counts, then one with a verdict about the
-    source, then the one that lacks least of the protocol, then the one with the largest n, whatever it says; of equal
-    ones the last by name.  What the others say stands beside it where it is something else.
+    Of several runs under one completion the one that `counts` most stands, and of equal ones the last by name.  What
+    the others say stands beside it where it is something else.
     """
     found = dict[str, dict[str, list[tuple[str, Row]]]]()
     runs = sorted(file.parent.relative_to(RESULTS).as_posix() for file in RESULTS.rglob("claims.json"))
@@ -67,11 +66,9 @@ def _is_built_in(run: str) -> bool:
     return read_json(f"{run}/config.json")["study"] in BUILT_IN
 
 
-def _weight(claim: Row) -> tuple[bool, int, bool, int, int]:
-    ran, decided = claim["verdict"] != "not run", claim["verdict"] in ("reproduced", "refuted")
-    below = [each for each in claim.get("lacks", ()) if each.startswith("below the protocol's scale")]
-    lacks = sum(each.count(",") + 1 for each in below)
-    return ran, len(claim["readings"]), decided, -lacks, claim["n"]
+def _weight(claim: Row) -> tuple[Any, ...]:
+    verdict, lacks = claim["verdict"], claim.get("lacks", ())
+    return verdict != "not run", *counts(len(claim["readings"]), verdict, lacks, claim["n"])
 
 
 def _others(chosen: Row, told: list[tuple[str, Row]]) -> str:

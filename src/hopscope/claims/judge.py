@@ -16,6 +16,8 @@ from hopscope.errors import UserError
 _ENOUGH: Any = {"all": "refuted", "general": "refuted", "any": "reproduced", "existence": "reproduced"}
 """The verdict that one part, or one completion, is enough for; the other takes all."""
 
+BELOW = "below the protocol's scale"
+
 _Judgements = Mapping[str, Judgement]
 
 
@@ -72,11 +74,17 @@ def judge(
     )
 
 
+def counts(readings: int, verdict: str, lacks: Iterable[str], n: int) -> tuple[int, bool, int, int]:
+    """What a verdict counts: by readings tried, then whether it decides, how little of the protocol lacks, and n."""
+    below = [each for each in lacks if each.startswith(BELOW)]
+    return readings, verdict in _ENOUGH.values(), -sum(each.count(",") + 1 for each in below), n
+
+
 def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
     """Id → what several runs say together, of the claims that they judged under several completions.
 
     Claims of other studies with the same id and statement are the same.  Of several verdicts under one completion the
-    one with most readings counts, then one that decides, then the one with most numbers, then the last.
+    one that `counts` most stands, and of equal ones the last.
     """
     every: dict[tuple[str, str], list[tuple[Verdict, str, Judgement]]] = {}
     for verdict in (each for ledger in ledgers for each in ledger):
@@ -84,7 +92,7 @@ def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
         every.setdefault((verdict.id, verdict.statement), []).extend(under)
     found = {}
     for (claim, _), told in every.items():
-        told.sort(key=lambda each: (len(each[0].readings), each[2].verdict in _ENOUGH.values(), each[2].n))
+        told.sort(key=lambda each: counts(len(each[0].readings), each[2].verdict, each[2].lacks, each[2].n))
         ran = {name: own for _, name, own in told}
         if len(ran) < 2 or all(verdict is told[0][0] for verdict, *_ in told):
             continue
@@ -122,7 +130,7 @@ def _judged(
         parts[name] = {part: judged_part(samples[part], criteria[part], rules[part], scale) for part in order}
         whole = _whole(parts[name], left, claim.need)
         if whole.verdict != "not run":
-            words, more = whole.words, [f"below the protocol's scale: {lacks}"] if lacks else []
+            words, more = whole.words, [f"{BELOW}: {lacks}"] if lacks else []
             if claim.summary:
                 said = _words(claim, "summary", {part: _told(each) for part, each in parts[name].items()})
                 aside = [f"{part}: {each.words}" for part, each in parts[name].items() if part not in left]

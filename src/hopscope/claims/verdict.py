@@ -168,8 +168,8 @@ class Ledger(list[Verdict]):
             return cls(TypeAdapter(list[Verdict]).validate_json(text))
         except ValidationError as error:
             found = f"found another content ({validation_line(error)})"
-            again = "delete it and run the same command again"
-            raise UserError(f"{where}: expected a list of claims, {found}; {again}") from None
+            again = "it is damaged, or another version made it; delete it and run the same command again"
+            raise UserError(f"{where}: expected a list of claims, {found}: {again}") from None
 
     def text(self, *, long: bool = False, width: int = 100) -> str:
         """Of each claim what this run shows, what that says of the source, and the statement; `long`: and why."""
