@@ -62,9 +62,9 @@ def body(title: str, folder: Path, files: list[Path]) -> str:
     ledger = folder / "claims.json"
     found = json.loads(ledger.read_bytes()) if ledger.exists() else []
     columns = ("id", "statement", "verdict")
-    rows = [columns, *([str(each[name]) for name in columns] for each in found)]
-    lines = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-    claims = f"<table><tr>{'</tr><tr>'.join(lines)}</tr></table>" if found else ""
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    rows = ("".join(f"<td>{html.escape(str(each[name]))}</td>" for name in columns) for each in found)
+    claims = f"<table><tr>{head}</tr><tr>{'</tr><tr>'.join(rows)}</tr></table>" if found else ""
     return f"<section><h1>{html.escape(title)}</h1>{claims}<h2>Files</h2><ul>{items}</ul></section>"
 
 

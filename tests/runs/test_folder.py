@@ -29,7 +29,9 @@ def test_what_a_run_is_and_that_it_keeps_it(run):
     assert [unit.job for unit in run.units] == TINY.JOBS and [unit.name for unit in run.units] == [
         *TINY.UNITS
     ]
-    assert run.units[1].members == tuple(run.members[3:])
+    assert run.unit("b").members == tuple(run.members[3:])
+    with told("expected one of the units zwölf a, b, found c; take one"):
+        run.unit("c")
     with told("expected the run that is asked for, found another"):
         run.create({**TINY.CONFIG, "identity": {}})
 

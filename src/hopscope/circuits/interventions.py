@@ -51,7 +51,7 @@ class Intervention(Config):
     rows: Roles = {}
 
     def functions(self, model: Transformer, batch: Batch) -> Functions:
-        """Functions of named sites that do it on this batch; a `UserError` if it or the model lacks what is named."""
+        """Functions of named sites that do it on this batch; a `UserError` if model or batch lack what it names."""
         if self.layer >= model.config.layers:
             raise UserError(f"layer: expected 0 to {model.config.layers - 1}, found {self.layer}")
         found = self._functions(model, batch if batch.batch_axis else batch.changed(lambda each: each[None]))

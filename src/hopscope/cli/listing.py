@@ -70,8 +70,11 @@ def new(kind: Positional[Literal["study"]], name: Positional[str], to: Path = Pa
         raise UserError(f"name: expected {wanted}, found {name!r}")
     if keyword.iskeyword(name) or (find_spec(name) is not None and not (to / f"{name}.py").exists()):
         raise UserError(f"name: expected one that Python does not know as a word or a module, found {name!r}")
-    templates = ("study.py.j2", "page.md.j2", "test_study.py.j2")
-    files = dict(zip((f"{name}.py", f"{name}.md.j2", f"test_{name}.py"), templates, strict=True))
+    files = {
+        f"{name}.py": "study.py.j2",
+        f"{name}.md.j2": "page.md.j2",
+        f"test_{name}.py": "test_study.py.j2",
+    }
     for file in files:
         if (to / file).exists():
             found = "found one; choose another name, or move it away"

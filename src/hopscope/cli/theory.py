@@ -26,8 +26,8 @@ def theory(
         json: Print JSON.
     """
     pairs = _order(order)
-    exact, alone = flow.layers_per_step(steps, mask, pairs), flow.exact_layers_single_target
-    single, bound = alone(steps), flow.theorem_bound(steps)
+    exact, single_target = flow.layers_per_step(steps, mask, pairs), flow.exact_layers_single_target
+    single, bound = single_target(steps), flow.theorem_bound(steps)
     if json:
         found: dict[str, Any] = {
             "steps": steps, "mask": mask, "order": pairs, "bound": bound, "bound_layers": flow.bound_layers(steps),
@@ -42,7 +42,7 @@ def theory(
     print(f"Chain of {steps}, in time: {'  '.join(shown)}  {_symbol(0)} (query).  A position sees {sees}.\n")
     print("Layers needed before the query can hold …\n")
     print(f"{'symbol':<12}{'theorem 1':>12}{'exact':>12}   exact, one target per position")
-    rows = [(step, (flow.bound_layers(step), exact[step], alone(step))) for step in exact]
+    rows = [(step, (flow.bound_layers(step), exact[step], single_target(step))) for step in exact]
     for counts, group in groupby(rows, key=lambda row: row[1]):
         symbols = [_symbol(step) for step, _ in group]
         named = " … ".join(dict.fromkeys([symbols[0], symbols[-1]]))

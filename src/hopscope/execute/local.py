@@ -65,6 +65,8 @@ class ThisMachine:
 
     def close(self) -> None:
         """See `Place`."""
+        for each in self._started:  # told at once, so that they end beside each other
+            each.asked.close()
         while self._started:
             self._started.pop().close()
 
@@ -114,7 +116,7 @@ class _Process:
             command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0, env=environment() | own
         )
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.gpu, self._asked, self._pipe = gpu, self.process.stdin, self.process.stdout
+        self.gpu, self.asked, self._pipe = gpu, self.process.stdin, self.process.stdout
         self._begun, self._last, self._said = b"", b"", list[Message]()
         # Read without waiting, and not by a thread: its start waits for ever in a process that has no memory for it.
         os.set_blocking(self._pipe.fileno(), False)
@@ -124,7 +126,7 @@ class _Process:
         run, parent = str(unit.run_path), os.getpid()
         given = {"run": run, "unit": unit.name, "study": study, "until": until, "parent": parent}
         with suppress(BrokenPipeError):  # it has just died, and its end will say so
-            self._asked.write(json.dumps(given).encode() + b"\n")
+            self.asked.write(json.dumps(given).encode() + b"\n")
 
     def messages(self) -> list[Message]:
         self._listen()
@@ -145,7 +147,7 @@ class _Process:
         return failed(self.unit, self._last.decode(errors="replace") or "no message")._replace(status=status)
 
     def close(self) -> None:
-        self._asked.close()
+        self.asked.close()
         if self.has_finished:  # it ends by itself now, and what a study does at the end of a process is done
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_PATIENCE)

@@ -94,12 +94,7 @@ def main(given: str, to: int = 1) -> int:
         run = RunFolder.opened(asked["run"])
         loaded = fitted(load(study), run) if (study := asked.get("study")) else of_run(run)
         torch.set_num_threads(1)  # for each unit, whatever the study has set
-        unit = next((each for each in run.units if each.name == asked["unit"]), None)
-        if unit is None:
-            raise UserError(
-                f"{run.path}: expected the unit {asked['unit']}, found none; run the command again"
-            )
-        work(unit, loaded, budget, say)
+        work(run.unit(asked["unit"]), loaded, budget, say)
         say({"kind": "finished"})  # the status does not tell: a call of exit ends a process with 0 as well
         return 0
     except HopscopeError as error:

@@ -45,8 +45,8 @@ def ask(
 
     Models are called as Inspect calls them, those of this machine as `LOCAL` says.  Every answer is written at once
     into Inspect's logs in `folder`; the budget is looked at between questions, of which every call answers one at
-    least.  `how`: fields of `Protocol`.  `UserError`: a model cannot be asked, or its server does not answer; what was
-    answered is kept, as when the budget is spent.
+    least.  `how`: fields of `Protocol`.  `UserError`: a model cannot be asked, or its server does not answer;
+    `TimeBudgetReached`: the budget is spent.  What was answered is kept.
     """
     found, protocol = list[Answer](), Protocol(**how)
     fields = ("temperature", "max_tokens", "max_connections")

@@ -146,10 +146,15 @@ class Attention(nn.Module):
         self.mask: Tensor
 
     def pattern(
-        self, asking: Stream, keys: Stream, rows: SomeRows = None, heads: SomeHeads = None, at: At = unchanged
+        self,
+        queries: Stream,
+        keys: Stream,
+        rows: SomeRows = None,
+        heads: SomeHeads = None,
+        at: At = unchanged,
     ) -> Pattern:
         """Softmax of the scaled scores; of some rows or heads only, if that is asked."""
-        asking, features = _chosen(asking, rows), self._features(heads)
+        asking, features = _chosen(queries, rows), self._features(heads)
         query, key = self._split(self.query(asking, features)), self._split(self.key(keys, features))
         query, key = _at_heads(at, "attn.hook_q", query), _at_heads(at, "attn.hook_k", key)
         scores = _product(query, key.transpose(-1, -2), self.query.dtype) * self.config.head_size**-0.5

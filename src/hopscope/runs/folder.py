@@ -88,6 +88,13 @@ class RunFolder:
         """All members as one unit, which keeps what was measured over the whole run: `run.whole.keep_measure(…)`."""
         return UnitFolder(self.path, self.path, {}, tuple(self.members))
 
+    def unit(self, name: str) -> UnitFolder:
+        """One unit; `UserError`: the run has no such."""
+        units = {unit.name: unit for unit in self.units}
+        if name not in units:
+            raise UserError(f"{self.path}: expected one of the units {listed(units)}, found {name}; take one")
+        return units[name]
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Keep other commands from working on the run; `UserError`: one does, or the folder cannot be written."""
         return files.locked(self.path, "run")

@@ -48,7 +48,7 @@ class Member(Config):
 
 @dataclass(frozen=True)
 class UnitFolder:
-    """The folder `units/NAME` of a run, one of `RunFolder.units`.
+    """The folder `units/NAME` of a run, made by `RunFolder.unit`.
 
     Attributes:
         path, run_path: the folder, and that of the run.
