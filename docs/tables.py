@@ -17,7 +17,6 @@ _PLACE = re.compile(r"(<!-- table: ([a-z-]+)((?: [\w/.-]+)*) -->\n).*?(<!-- end 
 
 TABLES: dict[str, Callable[..., str]] = {
     "campaign": training.campaign,
-    "details": training.details,
     "finders": speed.finders,
     "formation-order": training.formation_order,
     "growth": speed.growth,

@@ -12,27 +12,6 @@ from hopscope.studies.recipes.study import OFF, SHAPES, recipe
 from table_makers.common import RESULTS, estimates, evidence_of, markdown, read_json
 
 
-def details(run: str) -> str:
-    """Of each open detail of the depth study and each seed: when its models learned each symbol, and final losses."""
-    table = _partial_losses(run)
-    steps = table["metric"].nunique()
-    words = table["configuration"].str.split(", ", n=2).str
-    table = table.assign(asked=words[0], reading=words[2].fillna("as configured"))
-    rows = []
-    for reading, of_reading in table.groupby("reading", sort=False):
-        whole, alone = (of_reading[of_reading["asked"] == f"{asked} D={steps}"] for asked in ("IC", "non-IC"))
-        cells, last = _crossings(whole)
-        rows.append([str(reading), *cells, last, _crossings(alone)[1]])
-    symbols = [symbol(step) for step in range(1, steps + 1)]
-    columns = [
-        f"{symbols[0]} under 0.5",
-        *symbols[1:],
-        f"final loss of {symbols[-1]}",
-        f"asked for {symbols[-1]} alone",
-    ]
-    return markdown(["detail", *columns], rows)
-
-
 def recipes(run: str) -> str:
     """Of each recipe and shape: how many steps were learned, and by when, as the grid on the run's page says it."""
     grid = pd.read_csv(RESULTS / run / "figures" / "recipes.csv")
@@ -84,7 +63,9 @@ def quick_shapes(run: str) -> str:
 
 def learned(run: str) -> str:
     """Of each configuration: seeds that ended with every symbol asked for under 0.5, and the last one's final loss."""
-    table = _partial_losses(run).dropna(subset="value").sort_values("step")
+    table = evidence_of(run).to_pandas()
+    wanted = (table["split"] == "held_out") & table["metric"].str.fullmatch(r"loss_step_\d")
+    table = table[wanted & (table["measure"] == "training")].dropna(subset="value").sort_values("step")
     ends = table.groupby(["configuration", "member", "metric"])["value"].last().unstack()
     rows = []
     for label in dict.fromkeys(evidence_of(run).configurations.values()):
@@ -93,23 +74,6 @@ def learned(run: str) -> str:
         know = (losses.max(axis="columns") < LEARNED).sum()
         rows.append([label, f"{know} of {len(losses)}", estimates(value, interval)])
     return markdown(["models", "seeds that learned", "final loss of the last symbol [95 % interval]"], rows)
-
-
-def _partial_losses(run: str) -> pd.DataFrame:
-    """Rows of the held-out loss of each symbol of a chain."""
-    table = evidence_of(run).to_pandas()
-    wanted = (table["split"] == "held_out") & table["metric"].str.fullmatch(r"loss_step_\d")
-    return table[wanted & (table["measure"] == "training")]
-
-
-def _crossings(curves: pd.DataFrame) -> tuple[list[str], str]:
-    """Of each symbol the first evaluation with a loss under 0.5, seed by seed; and final losses of the last symbol."""
-    cells = []
-    for _, of_step in curves.groupby("metric"):
-        seeds = [each.sort_values("step") for _, each in of_step.groupby("member")]
-        under = [each.loc[each["value"] < LEARNED, "step"].min() for each in seeds]
-        cells.append(" / ".join("–" if pd.isna(step) else f"{step:,.0f}" for step in under))
-    return cells, " / ".join(f"{each['value'].iloc[-1]:.2f}" for each in seeds)
 
 
 def _at(step: float | None) -> str:
