@@ -77,22 +77,20 @@ def test_a_worker_that_is_killed_leaves_no_trace_in_what_comes_out(made, tmp_pat
     work(whole, loaded)
     assert all(unit.is_whole for unit in whole.units)
 
-    # The same task and training in another root; its measure waits, once, until its worker is killed.
-    flag = tmp_path / "killed"
-    line = (
-        f"open({str(flag)!r}, 'x').close() or time.sleep(600) if not os.path.exists({str(flag)!r}) else None"
+    # The same task and training in another root; one of its measures says its process, and waits until that is killed.
+    flag, heard = tmp_path / "killed", []
+    run, loaded = made(
+        f"with __import__('contextlib').suppress(FileExistsError), open({str(flag)!r}, 'x', buffering=1) as flag:\n"
+        f"        print(os.getpid(), file=flag); time.sleep(600)",
+        "others",
     )
-    run, loaded = made(line, "others")
-    heard = []
 
     def kill(unit, message):
         heard.append(message["kind"])
-        if message["kind"] == "begun" and not flag.exists():
-            kill.process = message["process"]
-        if message["kind"] == "phase":
-            while not flag.exists():
+        if message["kind"] == "phase" and heard.count("phase") == 1:
+            while not (flag.exists() and flag.read_text().endswith("\n")):
                 time.sleep(0.05)
-            os.kill(kill.process, signal.SIGKILL)
+            os.kill(int(flag.read_text()), signal.SIGKILL)
 
     with pytest.raises(UserError, match="expected its worker to finish, found it killed by signal 9"):
         work(run, loaded, listen=kill)
