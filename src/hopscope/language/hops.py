@@ -11,6 +11,7 @@ sentences that leads to it has h of them.  So the llamas of the paper's section 
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Literal
@@ -55,9 +56,7 @@ def hops(
         facts = facts if shuffle is None else [*_mixed_sentences(facts, window, shuffle)]
         return np.array([*_by_sentences(facts, window, limit)], np.int64)
     address = f"hopscope/natural/{by}/{window}/{shuffle}"
-    words: Sequence[str] = [*map(_folded, WORD.findall(text))]
-    if by == "content":
-        words = _content(words)
+    words: Sequence[str] = _words(text, by == "content")
     if shuffle is not None:
         size = window if by in ("words", "content") else 512
         pieces = ((words[start : start + size], start) for start in range(0, len(words), size))
@@ -129,6 +128,12 @@ def _by_any(tokens: Labels, window: int, limit: int) -> Labels:
 
 def _mixed(words: Sequence[str], address: str) -> list[str]:
     return [words[place] for place in Choices(address, len(words)).permutation(len(words))]
+
+
+@lru_cache(maxsize=16)  # a text is counted in many orders of the same words
+def _words(text: str, content: bool) -> tuple[str, ...]:
+    words = map(_folded, WORD.findall(text))
+    return _content(words) if content else (*words,)
 
 
 def _folded(word: str) -> str:
