@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from hopscope.claims.judge import counts, joined
 from hopscope.study.load import BUILT_IN, load
 from table_makers.common import RESULTS, markdown, read_json
-from table_makers.runs import HERE, judged
+from table_makers.runs import HERE, judged, of_source
 
 Row = dict[str, Any]
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -19,8 +20,8 @@ def ledger() -> str:
 
     Runs under several completions have a verdict together as well.
 
-    Of several runs under one completion the one that `counts` most stands, and of equal ones the last by name.  What
-    the others say stands beside it where it is something else.
+    Of several runs under one completion the one that `counts` most stands, and of equal ones the last by name (see
+    `_standing`).  What the others say stands beside it where it is something else.
     """
     found = dict[str, dict[str, list[tuple[str, Row]]]]()
     runs = sorted(file.parent.relative_to(RESULTS).as_posix() for file in RESULTS.rglob("claims.json"))
@@ -35,7 +36,7 @@ def ledger() -> str:
             under: sorted(several, key=lambda each: _weight(each[1]))
             for under, several in found[name].items()
         }
-        of_claim = {under: several[-1] for under, several in told.items()}
+        of_claim = {under: _standing(several) for under, several in told.items()}
         ran = {under: each for under, each in of_claim.items() if each[1]["verdict"] != "not run"} or of_claim
         verdicts = [
             f"{under}: {_verdict(claim)}{_others(claim, told[under])}"
@@ -45,8 +46,21 @@ def ledger() -> str:
         run, claim = max(ran.values(), key=lambda each: _weight(each[1])[2:])
         why = claim.get("words", "–").split("; ")[0]
         why += " …)" * (why.count("(") > why.count(")"))
+        lacks = [
+            shorten(each, 160, placeholder=" …") for each in claim.get("lacks", ())[:1] if each not in why
+        ]
+        why = "; ".join([why, *lacks])
         rows.append([name, claim["statement"], "; ".join(verdicts), f"{why} ([{run}](results/{run}))"])
     return markdown(["claim", "statement", "verdict under each recipe", "why"], rows)
+
+
+def _standing(told: list[tuple[str, Row]]) -> tuple[str, Row]:
+    """The last of several runs; but runs of an example differ in fields, which are readings: all must refute it."""
+    run, claim = told[-1]
+    if claim["verdict"] != "refuted" or _is_built_in(run):
+        return run, claim
+    open_ = [each for each in told if each[1]["verdict"] not in ("refuted", "not run")]
+    return [*told, *open_][-1]
 
 
 def claims_of(run: str) -> Iterator[Row]:
@@ -84,7 +98,7 @@ def _verdict(claim: Row) -> str:
     words = (
         f"{claim['verdict']} when it was made, *withdrawn*"
         if claim.get("withdrawn")
-        else f"**{claim['verdict']}**"
+        else f"**{of_source(claim)}**"
     )
     return f"{words} ({f'{here} here, ' if here else ''}n {claim['n']})"
 

@@ -32,9 +32,20 @@ def verdicts(run: str) -> str:
         value, here = estimates(claim["value"], claim["interval"]), claim.get("here") or {}
         shown = [claim["id"], claim["statement"], value, str(claim["n"])]
         was = "" if before == claim["verdict"] else f" (then {before})"
-        rows.append([*shown, HERE.get(here.get("verdict"), "–"), claim["verdict"] + was])
+        rows.append([*shown, HERE.get(here.get("verdict"), "–"), of_source(claim) + was])
     columns = ["claim", "statement", "value [95 % interval]", "n", "at this run's own scale", "of the source"]
     return markdown(columns, rows)
+
+
+def of_source(claim: dict[str, Any]) -> str:
+    """The verdict about the source; of a claim that a theorem or the architecture decides, marked as that."""
+    why = claim.get("structural")
+    why = why if isinstance(why, str) else "true by construction" if why else ""
+    return (
+        why
+        if why and claim["verdict"] == "reproduced"
+        else claim["verdict"] + ", by construction" * bool(why)
+    )
 
 
 @cache

@@ -114,12 +114,6 @@ def of_completion(own: str, evidence: "Evidence") -> dict[str, Samples]:
     return none | ({own: losses} if own in N10 else {})
 
 
-def lacks_of_models(options: ChainOptions, own: str, evidence: "Evidence") -> str:
-    """What a run lacks for N10: it takes the paper's models, and two completions."""
-    others = [f"no models of {name}" for name in N10 if name != own]
-    return ", ".join(filter(None, [options.lacks(evidence), *others]))
-
-
 _PAIR = re.compile(r"(?:first|second) (\d+)")
 
 
@@ -233,7 +227,7 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             must=N10,
             seeds_needed=8,
             source_n=8,
-            at_scale=partial(lacks_of_models, options, trained_by),
+            at_scale=options.lacks,
         ),
         own(
             id="N14",
