@@ -159,7 +159,14 @@ study = hs.Study(
     figures=[
         hs.figures.cells("accuracy", "model.heads", "model.layers", title="accuracy over all names"),
         hs.figures.sweep(
-            "followed", "part", by="model.layers", panel="model.heads", title="accuracy by renamings"
+            "followed",
+            "part",
+            by="model.layers",
+            panel="model.heads",
+            name="followed",
+            title="accuracy by renamings",
+            levels={"a guess": 1 / Renaming().values},
+            caption="Accuracy on names that so many renamings lie behind, by depth, with one head a layer and two.",
         ),
     ],
     presets={"smoke": {"seeds": 2, "training.steps": 40, "training.checkpoint_every": 40}},

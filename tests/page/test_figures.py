@@ -13,7 +13,7 @@ from tests.page.conftest import FLOORS, LAYERS, config, rows
 
 from hopscope.errors import UserError
 from hopscope.page import figures
-from hopscope.page.facts import Facts, format_estimate, format_number, symbol
+from hopscope.page.facts import Facts, different, format_estimate, format_number, symbol
 from hopscope.page.figures import Figure, bars, cells, curves, dots, heads, named, sweep
 from hopscope.page.files import read_figures, shown, write_figures
 from hopscope.page.theme import CATEGORY, colours
@@ -180,12 +180,9 @@ def test_an_interval_is_written_around_its_mean(value, half):
     assert low <= middle <= high
 
 
-def test_symbols_are_written_with_their_index():
-    assert [*map(symbol, ("x_2", "step_13", "loss_step_1", 7, "recall"))] == [
-        "x₂",
-        "x₁₃",
-        "x₁",
-        "x₇",
-        "recall",
-    ]
+def test_symbols_are_written_with_their_index_and_numbers_of_a_part_ascend():
+    names = ("x_2", "step_13", "loss_step_1", 7, "7", "recall")
+    assert [*map(symbol, names)] == ["x₂", "x₁₃", "x₁", "x₇", "7", "recall"]
+    assert different(["9", "10", "1", None, "9"]) == ["1", "9", "10", None]
+    assert different(["b", "10", "a", 3.0]) == [3.0, "b", "10", "a"]
     assert figures.Shown.__optional_keys__ >= {"split", "part", "panel", "where", "levels", "rows"}

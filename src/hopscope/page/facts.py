@@ -172,11 +172,13 @@ def at_last_step(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def different(values: Iterable[Any]) -> list[Any]:
-    """Different values of a column: numbers ascend, others stand as they come, what is missing last."""
+    """Different values of a column: numbers ascend, also written ones; others as they come, what is missing last."""
     known: Iterable[Any] = (None if missing(each) else each for each in values)
     plain = dict.fromkeys(each.item() if hasattr(each, "item") else each for each in known)
     numbers = sorted(each for each in plain if isinstance(each, int | float))
     words = [each for each in plain if each is not None and not isinstance(each, int | float)]
+    if all(str(each).isdecimal() for each in words):
+        words.sort(key=int)
     return [*numbers, *words, *([None] if None in plain else [])]
 
 
@@ -189,9 +191,10 @@ def missing(value: Any) -> bool:
 
 
 def symbol(name: str | int) -> str:
-    """`x_2`, `step_2` or its number alone as x₂; other names stay as they are."""
-    found = re.fullmatch(r"(?:x_?|(?:loss_)?step_|loss_)?(\d+)", str(name))
-    return "x" + found[1].translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")) if found else str(name)
+    """`x_2`, `step_2` or the number 2 as x₂; other names stay as they are."""
+    named = f"x_{name}" if isinstance(name, int) else name
+    found = re.fullmatch(r"(?:x_?|(?:loss_)?step_|loss_)(\d+)", named)
+    return "x" + found[1].translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")) if found else named
 
 
 def written(value: Any) -> str:
