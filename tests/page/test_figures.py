@@ -145,6 +145,10 @@ def test_files_that_stand_are_left_alone_and_altered_ones_are_refused(make, evid
     before = [file.stat().st_mtime_ns for file in files]
     write_figures(run, [ALL["curves"]], evidence)
     assert [file.stat().st_mtime_ns for file in files] == before
+    write_figures(run, [ALL["curves"], ALL["bars"]], evidence)
+    assert len(read_figures(run)) == 2
+    write_figures(run, [ALL["curves"]], evidence)  # one that the study names no more is gone
+    assert sorted((run.path / "figures").iterdir()) == files and len(read_figures(run)) == 1
     spec = run.path / "figures/loss-by-model.layers.vl.json"
     for own in ({"data": {"url": "https://example.org/x.csv"}}, {"layer": [{"data": {"url": "other.csv"}}]}):
         spec.write_text(json.dumps({**json.loads(spec.read_text()), **own}))

@@ -19,7 +19,7 @@ from hopscope.errors import HopscopeError, UserError
 from hopscope.page.charts import drawn
 from hopscope.page.figures import Drawing, Figure, named
 from hopscope.page.theme import CATEGORY, chart, colours
-from hopscope.runs.checkpoint import write_atomic
+from hopscope.runs.checkpoint import remove, write_atomic
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence, RunFolder
@@ -42,10 +42,15 @@ class Shown(NamedTuple):
 def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evidence: "Evidence") -> None:
     """Draw figures into `figures/NAME.vl.json`, `.csv`, `.svg` and `.png`; those that stand already are left alone.
 
-    A name has one colour on all of them.  `UserError`: a figure cannot be drawn; the message names it.
+    Figures that the study names no more go.  A name has one colour on all of them.  `UserError`: a figure cannot be
+    drawn; the message names it.
     """
     made = [(figure.name, *_made(figure, evidence)) for figure in named(figures)]
     _coloured([spec for _, spec, *_ in made])
+    named_now = {f"{name}.{kind}" for name, *_ in made for kind in ("vl.json", "csv", "svg", "png")}
+    for path in (run.path / "figures").glob("*"):
+        if path.name not in named_now:
+            remove(path)
     for at, (name, spec, table, caption, alt) in enumerate(made):
         spec["usermeta"] = {"at": at, "caption": caption, "alt": alt}
         text = json.dumps(spec, ensure_ascii=False, sort_keys=True)
