@@ -134,7 +134,7 @@ study = hs.Study(
     claims=[
         hs.Claim(
             id="V1",
-            statement="Each layer from the second to the fifth doubles what is followed.",
+            statement="At this size each layer from the second to the fifth doubles what is followed.",
             source=SOURCE,
             protocol="two heads a layer; log2 of one more layer's number of joined lines (renamings followed at 90 % "
             "accuracy or more, and the line itself) over that without it, mean over seeds, for each depth",
@@ -147,7 +147,7 @@ study = hs.Study(
         ),
         hs.Claim(
             id="V2",
-            statement="A second head helps at every depth.",
+            statement="At this size a second head helps at every depth.",
             source=SOURCE,
             protocol="held-out accuracy with two heads less that with one, mean over seeds, for each depth",
             value=second_head,

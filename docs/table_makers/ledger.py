@@ -1,7 +1,7 @@
 """The table of every claim: its verdict in the run that decides most under each completion, and why."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -46,10 +46,7 @@ def ledger() -> str:
         run, claim = max(ran.values(), key=lambda each: _weight(each[1])[2:])
         why = claim.get("words", "–").split("; ")[0]
         why += " …)" * (why.count("(") > why.count(")"))
-        lacks = [
-            shorten(each, 160, placeholder=" …") for each in claim.get("lacks", ())[:1] if each not in why
-        ]
-        why = "; ".join([why, *lacks])
+        why = "; ".join(filter(None, [why, _lacking(claim, ran)]))
         rows.append([name, claim["statement"], "; ".join(verdicts), f"{why} ([{run}](results/{run}))"])
     return markdown(["claim", "statement", "verdict under each recipe", "why"], rows)
 
@@ -57,10 +54,20 @@ def ledger() -> str:
 def _standing(told: list[tuple[str, Row]]) -> tuple[str, Row]:
     """The last of several runs; but runs of an example differ in fields, which are readings: all must refute it."""
     run, claim = told[-1]
-    if claim["verdict"] != "refuted" or _is_built_in(run):
+    disagree = {each["verdict"] for _, each in told} - {"refuted", "not run"}
+    if claim["verdict"] != "refuted" or _is_built_in(run) or not disagree:
         return run, claim
-    open_ = [each for each in told if each[1]["verdict"] not in ("refuted", "not run")]
-    return [*told, *open_][-1]
+    return run, {**claim, "verdict": "inconclusive", "lacks": ["its runs disagree"]}
+
+
+def _lacking(claim: Row, ran: Iterable[str]) -> str:
+    """The first that an inconclusive verdict lacks; of completions those that no run has."""
+    first = next(iter(claim.get("lacks", ())), "")
+    before, told, names = first.rpartition("not run: ")
+    if told:
+        left = [name for name in names.split(", ") if name not in ran]
+        return before + told + ", ".join(left) if left else before.rstrip("; ")
+    return shorten(first, 160, placeholder=" …")
 
 
 def claims_of(run: str) -> Iterator[Row]:

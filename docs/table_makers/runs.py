@@ -41,11 +41,8 @@ def of_source(claim: dict[str, Any]) -> str:
     """The verdict about the source; of a claim that a theorem or the architecture decides, marked as that."""
     why = claim.get("structural")
     why = why if isinstance(why, str) else "true by construction" if why else ""
-    return (
-        why
-        if why and claim["verdict"] == "reproduced"
-        else claim["verdict"] + ", by construction" * bool(why)
-    )
+    told = {"reproduced": why, "refuted": "refuted, by construction"} if why else {}
+    return str(told.get(claim["verdict"], claim["verdict"]))
 
 
 @cache

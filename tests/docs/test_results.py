@@ -131,6 +131,28 @@ def test_every_table_has_a_page():
     assert used == {*tables.TABLES}
 
 
+def test_the_ledger_shows_what_runs_say_together(monkeypatch):
+    from table_makers import ledger
+    from table_makers.runs import of_source
+
+    monkeypatch.setattr(ledger, "_is_built_in", lambda run: run == "own")
+    refuted, open_ = ({"verdict": each, "lacks": []} for each in ("refuted", "inconclusive"))
+    for run, other, said in (
+        ("own", open_, "refuted"), ("file", open_, "inconclusive"), ("file", refuted, "refuted"),
+        ("file", {"verdict": "reproduced"}, "inconclusive"), ("file", {"verdict": "not run"}, "refuted"),
+    ):  # fmt: skip
+        assert ledger._standing([("other", other), (run, refuted)])[1]["verdict"] == said
+    claim = {"lacks": ["not run: gpt2-base, torch-base", "8 seeds are needed"]}
+    assert ledger._lacking(claim, ["gpt2-base"]) == "not run: torch-base"
+    assert ledger._lacking(claim, ["gpt2-base", "torch-base"]) == "" == ledger._lacking({}, [])
+    claim = {"lacks": ["another is no registered completion; not run: gpt2-base"]}
+    assert ledger._lacking(claim, ["gpt2-base"]) == "another is no registered completion"
+    theorem = {"structural": "true by the theorem"}
+    said = [of_source({**theorem, "verdict": each}) for each in ("reproduced", "refuted", "inconclusive")]
+    assert said == ["true by the theorem", "refuted, by construction", "inconclusive"]
+    assert of_source({"structural": False, "verdict": "refuted"}) == "refuted"
+
+
 def test_collecting_a_run(tmp_path, monkeypatch):
     import collect
 

@@ -88,7 +88,9 @@ def test_a_worker_that_is_killed_leaves_no_trace_in_what_comes_out(made, tmp_pat
     def kill(unit, message):
         heard.append(message["kind"])
         if message["kind"] == "phase" and heard.count("phase") == 1:
+            end = time.monotonic() + 120
             while not (flag.exists() and flag.read_text().endswith("\n")):
+                assert time.monotonic() < end, "no worker has come to its measure"
                 time.sleep(0.05)
             os.kill(int(flag.read_text()), signal.SIGKILL)
 

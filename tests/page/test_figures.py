@@ -185,8 +185,8 @@ def test_an_interval_is_written_around_its_mean(value, half):
 
 
 def test_symbols_are_written_with_their_index_and_numbers_of_a_part_ascend():
-    names = ("x_2", "step_13", "loss_step_1", 7, "7", "recall")
-    assert [*map(symbol, names)] == ["x₂", "x₁₃", "x₁", "x₇", "7", "recall"]
+    names = ("x_2", "step_13", "loss_step_1", 7, "7", "recall", None)
+    assert [*map(symbol, names)] == ["x₂", "x₁₃", "x₁", "x₇", "7", "recall", "None"]
     assert different(["9", "10", "1", None, "9"]) == ["1", "9", "10", None]
     assert different(["b", "10", "a", 3.0]) == [3.0, "b", "10", "a"]
     assert figures.Shown.__optional_keys__ >= {"split", "part", "panel", "where", "levels", "rows"}

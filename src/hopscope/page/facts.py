@@ -172,7 +172,7 @@ def at_last_step(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def different(values: Iterable[Any]) -> list[Any]:
-    """Different values of a column: numbers ascend, also written ones; others as they come, what is missing last."""
+    """Different values of a column: numbers ascend, words too if all are numbers; others as they come, none last."""
     known: Iterable[Any] = (None if missing(each) else each for each in values)
     plain = dict.fromkeys(each.item() if hasattr(each, "item") else each for each in known)
     numbers = sorted(each for each in plain if isinstance(each, int | float))
@@ -192,7 +192,7 @@ def missing(value: Any) -> bool:
 
 def symbol(name: str | int) -> str:
     """`x_2`, `step_2` or the number 2 as x₂; other names stay as they are."""
-    named = f"x_{name}" if isinstance(name, int) else name
+    named = f"x_{name}" if isinstance(name, int) else str(name)
     found = re.fullmatch(r"(?:x_?|(?:loss_)?step_|loss_)(\d+)", named)
     return "x" + found[1].translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")) if found else named
 

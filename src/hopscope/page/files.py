@@ -47,10 +47,6 @@ def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evide
     """
     made = [(figure.name, *_made(figure, evidence)) for figure in named(figures)]
     _coloured([spec for _, spec, *_ in made])
-    named_now = {f"{name}.{kind}" for name, *_ in made for kind in ("vl.json", "csv", "svg", "png")}
-    for path in (run.path / "figures").glob("*"):
-        if path.name not in named_now:
-            remove(path)
     for at, (name, spec, table, caption, alt) in enumerate(made):
         spec["usermeta"] = {"at": at, "caption": caption, "alt": alt}
         text = json.dumps(spec, ensure_ascii=False, sort_keys=True)
@@ -64,6 +60,10 @@ def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evide
         svg, png = _drawn(name, _with_data(spec, table))
         for kind, each in {**content, "svg": svg.encode(), "png": png}.items():
             run.write(f"figures/{name}.{kind}", each)
+    there = {path.name.removesuffix(".vl.json") for path in (run.path / "figures").glob("*.vl.json")}
+    for name in there - {name for name, *_ in made}:
+        for kind in ("vl.json", "csv", "svg", "png"):
+            remove(run.path / f"figures/{name}.{kind}")
 
 
 def shown(figure: Figure, evidence: "Evidence") -> Shown:

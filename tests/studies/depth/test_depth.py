@@ -120,6 +120,18 @@ def test_what_the_claims_say_of_the_law():
     assert found["R9a"].verdict == "reproduced" and found["N11"].verdict == "not run"
 
 
+def test_a_minimum_at_which_no_model_has_a_loss_says_nothing():
+    deep = planned(layers=(6,), deepest_seeds=2)
+    assert verdicts(deep, made_up(deep, by_depth))["N13a"].verdict == "not run"
+    chosen = planned(layers=(2, 3), deepest_seeds=2)  # of two layers all diverged; x₁ takes two, x₂ three
+
+    def final(cell, seed, step):
+        return None if cell.layers == 2 else 0.05
+
+    found = verdicts(chosen, made_up(chosen, final))["N13a"]
+    assert (found.n, found.value, found.here.verdict) == (1, 0.0, "inconclusive")
+
+
 def test_what_speaks_against_them():
     chosen = planned(seeds=11, deepest_seeds=11)
     everything = made_up(chosen, lambda cell, seed, step: 0.05, times={1: 200, 2: 100})

@@ -351,14 +351,14 @@ def losses_below(least: Least, options: Options, evidence: "Evidence", every_ste
 def above_minimum(options: Options, evidence: "Evidence") -> Samples:
     """By step k, up to the third: the least depth at which some seed learned it, less the exact minimum (N13).
 
-    Missing where no model has as many layers as the minimum.
+    Missing where no model has a loss with as many layers as the minimum.
     """
     found, above = models(options, evidence, "IC"), list[float]()
     here = options.under(found["cell"].iloc[0].reading) if len(found) else options
     for step, least in here.exact(options.steps).items():
         if step <= MOST_STEPS and len(found):
             learned = found["layers"][found[f"step_{step}"] < OWN_LEARNED]
-            tried = (found["layers"] == least).any()
+            tried = found[f"step_{step}"][found["layers"] == least].notna().any()
             above.append(min(learned, default=math.inf) - least if tried else math.nan)
     return Samples(above, unit="case", note="" if above else "no models were asked for the whole chain")
 
