@@ -124,18 +124,24 @@ PAIRS = (
 )
 
 
-def plotted(evidence):
-    """Means over seeds: each sign of each place in the grid, and how many steps were learned there."""
-    for place, of in table(evidence).groupby("place"):
-        _, layers, heads = place
-        for sign in SIGNS:
-            shape = f"{layers} layers of {heads}"
-            yield {
-                "sign": sign,
-                "size": round(of[sign].mean(), 2),
-                "model": shape,
-                "value": of["steps"].mean(),
-            }
+def border(sign):
+    """A figure: a sign at each place of the grid, and how many steps are learned there; means over seeds."""
+
+    def plotted(evidence):
+        for (_, layers, heads), of in table(evidence).groupby("place"):
+            model = f"{layers} layers of {heads} head{'s' * (heads > 1)}"
+            yield {"model": model, sign: round(of[sign].mean(), 1), "value": of["steps"].mean()}
+
+    return hs.figures.sweep(
+        "steps",
+        sign,
+        by="model",
+        rows=plotted,
+        name=sign.replace(" ", "-").replace("'", ""),
+        title="steps learned",
+        ends=(0, 3),
+        caption=f"Each point is a start of one shape: {sign} (natural logarithm), and how many steps are learned.",
+    )
 
 
 study = hs.Study(
@@ -173,13 +179,7 @@ study = hs.Study(
             seeds_needed=8,
         ),
     ],
-    figures=[
-        hs.figures.sweep(
-            "steps", "size", by="model", panel="sign", rows=plotted, name="border", title="steps learned", ends=(0, 3),
-            caption="Every place of the grid: a sign at the start (natural logarithm), and how many steps are learned.",
-        ),
-        hs.figures.curves("loss_step_3", title="held-out loss of x₃"),
-    ],
+    figures=[*map(border, SIGNS), hs.figures.curves("loss_step_3", title="held-out loss of x₃")],
     presets={"smoke": {"seeds": 2, "training.steps": 10, "training.batch_size": 8, "model.width": 16, "held_out": 64}},
     costs={"": "192 models"},
 )  # fmt: skip
