@@ -42,8 +42,7 @@ class Shown(NamedTuple):
 def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evidence: "Evidence") -> None:
     """Draw figures into `figures/NAME.vl.json`, `.csv`, `.svg` and `.png`; those that stand already are left alone.
 
-    Figures that the study names no more go.  A name has one colour on all of them.  `UserError`: a figure cannot be
-    drawn; the message names it.
+    Figures without a name here go.  A name has one colour on all.  `UserError`: one cannot be drawn; it is named.
     """
     made = [(figure.name, *_made(figure, evidence)) for figure in named(figures)]
     _coloured([spec for _, spec, *_ in made])
