@@ -172,7 +172,7 @@ def at_last_step(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def different(values: Iterable[Any]) -> list[Any]:
-    """Different values of a column: numbers ascend, words too if all are numbers; others as they come, none last."""
+    """Different values of a column: numbers, also as text, ascend; words stay as they come; what is missing is last."""
     known: Iterable[Any] = (None if missing(each) else each for each in values)
     plain = dict.fromkeys(each.item() if hasattr(each, "item") else each for each in known)
     numbers = sorted(each for each in plain if isinstance(each, int | float))

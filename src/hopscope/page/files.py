@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Spec = dict[str, Any]
 
+_KINDS = ("vl.json", "csv", "svg", "png")
+
 VL_VERSION = "6.4"
 """Vega-Lite release that specifications are written for and drawn with."""
 
@@ -42,7 +44,7 @@ class Shown(NamedTuple):
 def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evidence: "Evidence") -> None:
     """Draw figures into `figures/NAME.vl.json`, `.csv`, `.svg` and `.png`; those that stand already are left alone.
 
-    Figures without a name here go.  A name has one colour on all.  `UserError`: one cannot be drawn; it is named.
+    Figures that are not given go.  A name has one colour on all.  `UserError`: one cannot be drawn; it is named.
     """
     made = [(figure.name, *_made(figure, evidence)) for figure in named(figures)]
     _coloured([spec for _, spec, *_ in made])
@@ -50,7 +52,7 @@ def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evide
         spec["usermeta"] = {"at": at, "caption": caption, "alt": alt}
         text = json.dumps(spec, ensure_ascii=False, sort_keys=True)
         content = {"vl.json": text.encode(), "csv": table.encode()}
-        paths = {kind: run.path / f"figures/{name}.{kind}" for kind in (*content, "svg", "png")}
+        paths = {kind: run.path / f"figures/{name}.{kind}" for kind in _KINDS}
         stands = all(path.is_file() for path in paths.values())
         if stands and all(paths[kind].read_bytes() == each for kind, each in content.items()):
             for kind in ("svg", "png"):
@@ -61,7 +63,7 @@ def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evide
             run.write(f"figures/{name}.{kind}", each)
     there = {path.name.removesuffix(".vl.json") for path in (run.path / "figures").glob("*.vl.json")}
     for name in there - {name for name, *_ in made}:
-        for kind in ("vl.json", "csv", "svg", "png"):
+        for kind in _KINDS:
             remove(run.path / f"figures/{name}.{kind}")
 
 

@@ -349,7 +349,7 @@ def losses_below(least: Least, options: Options, evidence: "Evidence", every_ste
 
 
 def above_minimum(options: Options, evidence: "Evidence") -> Samples:
-    """By step k ≤ 3: the least depth that learned it, less the exact minimum (N13); missing if none is that deep."""
+    """By step k ≤ 3: least depth that learned it, less the exact minimum (N13); missing if that depth was not tried."""
     found, above = models(options, evidence, "IC"), list[float]()
     here = options.under(found["cell"].iloc[0].reading) if len(found) else options
     for step, least in here.exact(options.steps).items():
