@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from hopscope.claims.judge import judge
-from hopscope.claims.verdict import Verdict
+from hopscope.claims.verdict import Verdict, true_by
 from hopscope.page.figures import named
 from hopscope.page.files import Shown
 from hopscope.page.story import Story
@@ -39,8 +39,7 @@ def verdicts(run: str) -> str:
 
 def of_source(claim: dict[str, Any]) -> str:
     """The verdict about the source; of a claim that a theorem or the architecture decides, marked as that."""
-    why = claim.get("structural")
-    why = why if isinstance(why, str) else "true by construction" if why else ""
+    why = true_by(claim.get("structural", False))
     told = {"reproduced": why, "refuted": "refuted, by construction"} if why else {}
     return str(told.get(claim["verdict"], claim["verdict"]))
 

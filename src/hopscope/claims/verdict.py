@@ -20,6 +20,11 @@ _DECIDED: dict[str, Leaning] = {"reproduced": "agrees", "refuted": "disagrees"}
 _HERE: dict[Leaning, str] = {"agrees": "holds here", "disagrees": "fails here", "mixed": "open here"}
 
 
+def true_by(structural: bool | str) -> str:
+    """What stands in place of *reproduced*, such as `true by the theorem`; nothing where a claim is not structural."""
+    return structural if isinstance(structural, str) else "true by construction" if structural else ""
+
+
 class Judgement(Config):
     """A verdict with its numbers: of a part, a reading, a control, or a whole claim.
 
@@ -107,8 +112,8 @@ class Verdict(Judgement):
     @property
     def source_words(self) -> str:
         """What that says of the source: `inconclusive, 10 seeds are needed`."""
-        if self.structural and self.verdict == "reproduced":
-            return self.structural if isinstance(self.structural, str) else "true by construction"
+        if self.verdict == "reproduced" and (why := true_by(self.structural)):
+            return why
         return shorten(", ".join([self.verdict, *self.lacks[:1]]), 120, placeholder=" …")
 
     def measured(self, part: str) -> tuple[str, str]:
