@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import altair
 import pytest
@@ -52,6 +53,9 @@ def test_every_shape_is_an_altair_chart_and_is_drawn_with_words_and_data(name, e
     assert kept.name == ALL[name].name
     for kind in ("svg", "png", "csv", "vl.json"):
         assert (run.path / f"figures/{kept.name}.{kind}").stat().st_size > 20
+    svg = (run.path / f"figures/{kept.name}.svg").read_text()
+    points = re.findall(r'<path[^>]*aria-roledescription="point"[^>]*>', svg)
+    assert all('fill="#' in point for point in points), points  # a point without a colour is not seen
 
 
 def test_a_group_in_which_something_never_came_has_no_mean(evidence):

@@ -231,7 +231,7 @@ def _rows(chosen: Chosen) -> Spec:
     return _chart(
         chosen, "rows", rows, ends, tall, columns=1, apart={"y": "independent"}, legend=legend, bars=bars,
         levels=levels, labels=labels, inside=inside, shaped=few and many and not bars,
-        few=few, many=not few, colour=CATEGORY[0],
+        grouped=few and any(groups),
     )  # fmt: skip
 
 
@@ -277,12 +277,12 @@ def _chart(
     chosen: Chosen, name: str, rows: list[Row], ends: Ends, height: int, *, columns: int = 2, width: int = 0,
     apart: Spec | None = None, legend: Spec | None = None, last: Mapping[str, float] | None = None, **values: Any,
 ) -> Spec:  # fmt: skip
-    percent, named = chosen.unit == "fraction", any(chosen.labels["group"]) and legend is not None
+    percent, grouped = chosen.unit == "fraction", values.pop("grouped", any(chosen.labels["group"]))
     fixed = {"format": ".6~g", "labelExpr": "datum.value == 0 ? '0' : datum.label"}
     given = {
         "title": chosen.title, "low": ends[0], "high": ends[1], "value_axis": {"format": "%"} if percent else fixed,
-        "groups": chosen.labels["group"],
-        "legend": {"title": None, "orient": "top", "labelLimit": 0, **(legend or {})} if named else None,
+        "groups": chosen.labels["group"], "grouped": grouped, "alone": not grouped,
+        "legend": {"title": None, "orient": "top", "labelLimit": 0, **legend} if legend is not None else None,
         "roles": [{"field": role, "type": "nominal", "title": name} for role, name in chosen.drawing.columns.items()],
         "levels": _known(chosen, ends), **_names(chosen, last or {}, ends),
     }  # fmt: skip
