@@ -1,7 +1,7 @@
 """Tables of the documentation, made from committed results or counted anew: `python docs/tables.py` rewrites them.
 
 A page marks where a table goes with `<!-- table: NAME … -->` and `<!-- end -->`; a test fails if a page says anything
-else than its results do.
+else than its results do.  Figures of committed runs that a page links to are drawn where they are missing.
 """
 
 import re
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from table_makers import circuits, language, ledger, runs, speed, theory, training
+from table_makers import circuits, figures, language, ledger, runs, speed, theory, training
 
 DOCS = Path(__file__).resolve().parent
 
@@ -48,6 +48,7 @@ def main() -> int:
     status = 0
     for path in sorted(DOCS.glob("*.md")):
         page = path.read_text(encoding="utf-8")
+        figures.draw_missing(page)
         unknown = {found[2] for found in _PLACE.finditer(page)} - {*TABLES}
         if unknown:
             print(f"{path.name}: expected tables of {', '.join(TABLES)}, found {', '.join(sorted(unknown))}")

@@ -52,6 +52,14 @@ def evidence_of(run: str) -> Evidence:
     return evidence
 
 
+def with_floors(run: str, study: Study) -> Evidence:
+    """The evidence of a committed run, whose `config` has the floors of its tasks as well."""
+    evidence, labels = evidence_of(run), [(each.label, study.of(each).task) for each in study.grid()]
+    floors = {label: task.floors() for label, task in labels if task}
+    evidence.config = {**read_json(f"{run}/config.json"), "floors": floors}
+    return evidence
+
+
 def markdown(columns: list[str], rows: list[list[str]]) -> str:
     """A table in Markdown."""
     lines = [columns, ["---"] * len(columns), *rows]

@@ -14,7 +14,15 @@ from hopscope.page.template import Held, fill
 from hopscope.page.theme import packaged
 from hopscope.page.verdicts import row_of
 from hopscope.study.load import BUILT_IN, load
-from table_makers.common import completion_of, estimates, evidence_of, markdown, read_json, study_of
+from table_makers.common import (
+    completion_of,
+    estimates,
+    evidence_of,
+    markdown,
+    read_json,
+    study_of,
+    with_floors,
+)
 
 HERE = {"reproduced": "holds", "refuted": "fails", "inconclusive": "open"}
 """Verdict at a run's own scale → the word of pages and ledgers."""
@@ -55,9 +63,7 @@ def judged(run: str) -> list[Verdict]:
 def tables(run: str) -> list[tuple[list[str], list[list[str]], str]]:
     """Columns, rows and caption of every table of the page that a run's study would make of its evidence."""
     loaded, study, held, found = load(read_json(f"{run}/config.json")["study"]), study_of(run), Held(), []
-    evidence, config = evidence_of(run), read_json(f"{run}/config.json")
-    labels = [(each.label, study.of(each).task) for each in study.grid()]
-    evidence.config = {**config, "floors": {label: task.floors() for label, task in labels if task}}
+    evidence, config = with_floors(run, study), read_json(f"{run}/config.json")
 
     def table(columns: Any, rows: Any, caption: str) -> Markup:
         plain = [[held.plain(cell) for cell in row] for row in (columns, *rows)]

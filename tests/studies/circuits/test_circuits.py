@@ -6,8 +6,11 @@ from types import SimpleNamespace
 import pytest
 from made import page_of, rows_of, words_of
 
+from hopscope.runs import Evidence
 from hopscope.studies.chains.readings import graphs_of, path_distance
 from hopscope.studies.circuits.claims import ahead
+from hopscope.studies.circuits.families import families, hops, rows
+from hopscope.study import jobs
 from hopscope.study.load import load
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
@@ -41,6 +44,44 @@ def test_distances_of_circuits():
 )  # fmt: skip
 def test_a_pair_that_looks_ahead(read, found):
     assert ahead(read) is found
+
+
+@pytest.mark.parametrize(
+    "read, found",
+    [
+        ("second 2 → first 2", {"link"}), ("query → second 2", {"q→2"}), ("second 2 → first 3 + second 3", {"2→3"}),
+        ("first 3 → all second 1 + first 3", {"link"}), ("second 1 → mean_map", set()),
+    ],
+)  # fmt: skip
+def test_what_a_path_does_along_its_chain(read, found):
+    assert hops(read) == found
+
+
+def test_families_are_seeds_that_do_the_same_layer_after_layer():
+    def of(member, place, **more):
+        layer, head, part = place
+        where = {"split": "held-out", "step": 7, "measure": "circuit", "member": member}
+        return {**where, "layer": layer, "head": head, "part": part, **more}
+
+    reads = {
+        0: [(0, 1, "second 2 → first 2"), (1, 0, "query → second 1"), (1, 5, "second 2 → second 3")],
+        1: [(0, 3, "second 3 → first 3"), (3, 0, "query → second 1"), (3, 2, "second 2 → first 3")],
+        2: [(0, 0, "second 1 → first 1"), (1, 0, "query → second 1"), (2, 1, "query → second 2")],
+        3: [(0, 0, "query → second 2")],
+    }
+    found = [
+        of(each, place, metric="mean_attention", value=0.9) for each, own in reads.items() for place in own
+    ]
+    for each in reads:  # the last one was not read
+        found += [of(each, (None, None, None), metric="was_read", value=float(each < 3))]
+        found += [of(each, (None, None, "step_1"), metric="checkpoint_loss", value=0.1)]
+    planned = jobs.plan(load("circuits").study.chosen("smoke", {"seeds": 4}))
+    evidence = Evidence.of(found, [member for job in planned for member in job.members])
+    doubling, by_hops = ("link", "q→1, 2→3"), ("link", "q→1", "q→2")
+    assert families(evidence) == {doubling: [0, 1], by_hops: [2]}
+    drawn = [(row["family"], row["layer that reads"], row["note"], row["value"]) for row in rows(evidence)]
+    assert drawn[:2] == [("2 seeds (0, 1)", 1, "link", 0), ("2 seeds (0, 1)", 2, "q→1, 2→3", 1)]
+    assert drawn[2:] == [("seed 2", at, done, 0) for at, done in enumerate(by_hops, 1)]
 
 
 def more_rows(outcome, diverged, planned):

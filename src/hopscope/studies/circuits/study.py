@@ -1,17 +1,23 @@
 """Which circuits do models of many layers learn (paper, section 8)?  The study as a value."""
 
 from hopscope.models.config import Model
+from hopscope.page.figures import Figure
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits, compared
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.circuits.claims import claims
+from hopscope.studies.circuits.families import GALLERY
 from hopscope.study.study import Configuration, Study
 from hopscope.training.config import Training
 
 
 def configurations(options: ChainOptions) -> list[Configuration]:
     return [options.configuration()]
+
+
+def figures(options: ChainOptions) -> list[Figure]:
+    return [GALLERY, *shared_figures(options)]
 
 
 study = Study(
@@ -25,7 +31,7 @@ study = Study(
     seeds=8,
     measures=(final, retrieval, circuits, compared, explorer),
     claims=claims,
-    figures=shared_figures,
+    figures=figures,
     members_per_unit=4,
     presets={
         "smoke": {**SMOKE, "checkpoint_every": 100, "evaluate_every": 50, "members_per_unit": 1},

@@ -1,0 +1,59 @@
+"""Families of circuits: models whose rows read the same pairs, layer after layer."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hopscope.page import figures as charts
+from hopscope.studies.chains import circuits as chains
+
+if TYPE_CHECKING:
+    from hopscope.runs import Evidence
+
+_OWN = re.compile(r"(?<!all )(?:first|second) (\d+)")
+_SHOWN = 3  # seeds of a family that are named
+
+
+def hops(read: str) -> set[str]:
+    """What a path does along its own chain, in short: `link`, `q→2` (the query reads pair 2) or `2→3`."""
+    row, _, target = read.partition(" → ")
+    start = "q" if row.startswith("query") else row.rpartition(" ")[2]
+    return {"link" if pair == start else f"{start}→{pair}" for pair in _OWN.findall(target)}
+
+
+def families(evidence: "Evidence") -> dict[tuple[str, ...], list[int]]:
+    """What the layers do in turn → members that learned the whole chain and were read so, the largest family first.
+
+    Layers in which no row reads a pair of its own chain are left out: where a circuit waits is not counted.
+    """
+    read = chains.of_read(evidence, "both", "was_read")
+    layers = {int(member): defaultdict[int, set[str]](set) for member in read.index[read == 1.0]}
+    for place in chains.of_places(evidence, "mean_attention"):
+        if place.member in layers and place.layer is not None:
+            layers[place.member][place.layer] |= hops(place.part)
+    found = defaultdict[tuple[str, ...], list[int]](list)
+    for member, own in layers.items():
+        found[tuple(", ".join(sorted(own[at], key=_order)) for at in sorted(own) if own[at])].append(member)
+    return dict(sorted(found.items(), key=lambda family: (-len(family[1]), family[1])))
+
+
+def _order(hop: str) -> tuple[int, str]:
+    return "lq".find(hop[0]) % 3, hop
+
+
+def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
+    """A row for each layer of each family."""
+    seeds = chains.rows_of(evidence, "was_read").set_index("member")["seed"]
+    for layers, members in families(evidence).items():
+        named = ", ".join(str(seeds[each]) for each in members[:_SHOWN]) + " …" * (len(members) > _SHOWN)
+        label = f"{len(members)} seeds ({named})" if len(members) > 1 else f"seed {named}"
+        for at, done in enumerate(layers, 1):
+            ahead = sum(int(to) > int(row) for row, to in re.findall(r"(\d+)→(\d+)", done))
+            yield {"family": label, "layer that reads": at, "value": ahead, "note": done}
+
+
+GALLERY = charts.cells(
+    "was_read", "layer that reads", "family", rows=rows, name="families", title="pairs that look ahead",
+)  # fmt: skip
+"""The families of a run, at a glance."""
