@@ -279,10 +279,13 @@ def _chart(
 ) -> Spec:  # fmt: skip
     percent, grouped = chosen.unit == "fraction", values.pop("grouped", any(chosen.labels["group"]))
     fixed = {"format": ".6~g", "labelExpr": "datum.value == 0 ? '0' : datum.label"}
+    wide = WIDTH // (7 * max(map(len, map(str, chosen.labels["group"]))) + 36)  # names of a legend in a row
+    if legend is not None:
+        legend = {"title": None, "orient": "top", "labelLimit": 0, "columns": max(1, wide), **legend}
     given = {
         "title": chosen.title, "low": ends[0], "high": ends[1], "value_axis": {"format": "%"} if percent else fixed,
         "groups": chosen.labels["group"], "grouped": grouped, "alone": not grouped,
-        "legend": {"title": None, "orient": "top", "labelLimit": 0, **legend} if legend is not None else None,
+        "legend": legend,
         "roles": [{"field": role, "type": "nominal", "title": name} for role, name in chosen.drawing.columns.items()],
         "levels": _known(chosen, ends), **_names(chosen, last or {}, ends),
     }  # fmt: skip
