@@ -34,16 +34,27 @@ CHANGED = {
     "permutation/readings": {"P8": OPENED},
     "permutation/no-positions": dict.fromkeys(("P9b", "P12"), "added"),
     # Circuits that no proof accepts count no longer.
-    "campaign/transformers-abc": {"N14": {"n": (2, 1), "interval": ...}, "N17": {"n": (5, 4), **LAST_SEEN}},
+    "campaign/transformers-abc": {
+        "N14": {"n": (2, 1), "interval": ...},
+        "N17": {"n": (5, 4), **LAST_SEEN},
+        "N23": "added",
+    },
     # One seed of eight decides half of N10, whether or not the other half was run (2026-11-29).
     "campaign/transformers-abc-torch-schedule": {
         "N10": {"verdict": ("inconclusive", "refuted")},
         "N14": {"n": (6, 5), "interval": ..., "value": ...},
+        "N23": "added",
     },
     # No model has as many layers as the minimum.
     "depth/details": {"N13a": {"verdict": ("inconclusive", "not run"), "n": (2, 0), "value": ...}},
     # A seed of which a loss never fell has no rank, and resamples without a slope count (2026-11-28).
-    "circuits/workstation": {"N17": {"verdict": ("reproduced", "inconclusive"), "n": (28, 27), **LAST_SEEN}},
+    "circuits/workstation": {
+        "N17": {"verdict": ("reproduced", "inconclusive"), "n": (28, 27), **LAST_SEEN},
+        "N23": "added",
+    },
+    # N23 was written down after circuits/five-steps (2026-11-29).
+    "circuits/laptop": {"N23": "added"},
+    "circuits/five-steps": {"N23": "added"},
     "recipes/starts": {"N16": {"verdict": OPENED["verdict"], "n": (4, 1), "interval": ...}},
     # A model and its steps are no cases of which there are no others.
     "depth/laptop": {"N13b": {"interval": ...}},

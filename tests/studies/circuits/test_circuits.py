@@ -9,7 +9,7 @@ from made import page_of, rows_of, words_of
 from hopscope.runs import Evidence
 from hopscope.studies.chains.readings import graphs_of, path_distance
 from hopscope.studies.circuits.claims import ahead
-from hopscope.studies.circuits.families import families, hops, rows
+from hopscope.studies.circuits.families import ahead_and_rest, families, hops, rows
 from hopscope.study import jobs
 from hopscope.study.load import load
 
@@ -82,6 +82,17 @@ def test_families_are_seeds_that_do_the_same_layer_after_layer():
     drawn = [(row["family"], row["layer that reads"], row["note"], row["value"]) for row in rows(evidence)]
     assert drawn[:2] == [("2 seeds (0, 1)", 1, "link", 0), ("2 seeds (0, 1)", 2, "q→1, 2→3", 1)]
     assert drawn[2:] == [("seed 2", at, done, 0) for at, done in enumerate(by_hops, 1)]
+
+
+def test_who_looks_ahead_more_and_who_is_done_sooner():
+    evidence = Evidence.read(RESULTS / "circuits/five-steps/evidence.parquet")
+    options = load("circuits").study.chosen("workstation", {"steps": 5, "layers": 8}).options
+    found = ahead_and_rest(options, evidence)
+    times = evidence.last("fell_at", part="step_5") - evidence.last("fell_at", part="step_1")
+    ranks = times.dropna().rank()  # the model that learned nothing has no time
+    assert [rest for _, rest in found.values] == ranks.tolist() and len(ranks) == 15
+    ahead = dict(zip(ranks.index, [more for more, _ in found.values], strict=True))
+    assert ahead[4] == max(ahead.values()) and ahead[0] == ahead[1] == min(ahead.values())  # six, and one
 
 
 def more_rows(outcome, diverged, planned):

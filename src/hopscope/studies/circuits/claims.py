@@ -1,4 +1,4 @@
-"""Claims R4 to R7 and R12 of the paper, and N10, N14 and N17 of `docs/protocols.md` (Revision 3)."""
+"""Claims R4 to R7 and R12 of the paper, and N10, N14, N17 and N23 of `docs/protocols.md` (Revision 3)."""
 
 import math
 import re
@@ -10,6 +10,7 @@ from hopscope.studies.chains import circuits as chains
 from hopscope.studies.chains.circuits import ChainOptions, Place, Proof
 from hopscope.studies.chains.readings import farther
 from hopscope.studies.chains.recipe import COMPLETED
+from hopscope.studies.circuits.families import ahead_and_rest
 from hopscope.study.study import Study
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     return {name: chains.by_seed(each.reindex(members), none) for name, each in zip(R7, values, strict=True)}
 
 
-# N10, N14 and N17, which no source makes.
+# N10, N14, N17 and N23, which no source makes.
 
 
 def of_completion(own: str, evidence: "Evidence") -> dict[str, Samples]:
@@ -253,5 +254,19 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             rule="effect",
             seeds_needed=SEEDS,
             at_scale=lambda evidence: "" if D > 1 else "a chain of one step, whose first loss is its last",
+        ),
+        own(
+            id="N23",
+            statement="The more pairs look ahead, the sooner a model is done with the later steps.",
+            protocol="rank correlation, over members that learned the whole chain and were read, of how many different "
+            "pairs look ahead in the circuit (2→3 is one, 2→4 another) and the training steps from the first loss that "
+            "fell under 0.5 to the last",
+            value=partial(ahead_and_rest, options),
+            must=at_most(0.0),
+            rule="effect",
+            seeds_needed=SEEDS,
+            at_scale=lambda evidence: (
+                "" if D > STEPS else f"D {D}: hardly more than one pair has another to look ahead to"
+            ),
         ),
     ]

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from hopscope.claims import Samples
 from hopscope.page import figures as charts
 from hopscope.studies.chains import circuits as chains
 
@@ -22,24 +23,48 @@ def hops(read: str) -> set[str]:
     return {"link" if pair == start else f"{start}→{pair}" for pair in _OWN.findall(target)}
 
 
-def families(evidence: "Evidence") -> dict[tuple[str, ...], list[int]]:
-    """What the layers do in turn → members that learned the whole chain and were read so, the largest family first.
+def _looks_ahead(hop: str) -> bool:
+    row, _, pair = hop.partition("→")
+    return row.isdigit() and int(pair) > int(row)
 
-    Layers in which no row reads a pair of its own chain are left out: where a circuit waits is not counted.
-    """
+
+def _layers(evidence: "Evidence") -> dict[int, dict[int, set[str]]]:
+    """Member that learned the whole chain and was read → layer → what its rows do."""
     read = chains.of_read(evidence, "both", "was_read")
     layers = {int(member): defaultdict[int, set[str]](set) for member in read.index[read == 1.0]}
     for place in chains.of_places(evidence, "mean_attention"):
         if place.member in layers and place.layer is not None:
             layers[place.member][place.layer] |= hops(place.part)
+    return {member: dict(own) for member, own in layers.items()}
+
+
+def families(evidence: "Evidence") -> dict[tuple[str, ...], list[int]]:
+    """What the layers do in turn → members that learned the whole chain and were read so, the largest family first.
+
+    Layers in which no row reads a pair of its own chain are left out: where a circuit waits is not counted.
+    """
     found = defaultdict[tuple[str, ...], list[int]](list)
-    for member, own in layers.items():
+    for member, own in _layers(evidence).items():
         found[tuple(", ".join(sorted(own[at], key=_order)) for at in sorted(own) if own[at])].append(member)
     return dict(sorted(found.items(), key=lambda family: (-len(family[1]), family[1])))
 
 
 def _order(hop: str) -> tuple[int, str]:
     return "lq".find(hop[0]) % 3, hop
+
+
+def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Samples:
+    """By seed: ranks of how many different pairs look ahead, and of the time from the first loss to the last (N23)."""
+    from scipy.stats import rankdata
+
+    layers, fell, pairs = _layers(evidence), chains.times(evidence, "fell"), list[tuple[float, float]]()
+    for member, own in layers.items():
+        first, last = (fell.get(chains.Place.of_step(member, step)) for step in (1, options.steps))
+        if first is not None and last is not None and first.time is not None and last.time is not None:
+            ahead = {hop for every in own.values() for hop in every if _looks_ahead(hop)}
+            pairs.append((float(len(ahead)), last.time - first.time))
+    ranked = [rankdata(column) for column in zip(*pairs, strict=True)]
+    return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else chains.NONE_READ)
 
 
 def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
@@ -49,7 +74,7 @@ def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         named = ", ".join(str(seeds[each]) for each in members[:_SHOWN]) + " …" * (len(members) > _SHOWN)
         label = f"{len(members)} seeds ({named})" if len(members) > 1 else f"seed {named}"
         for at, done in enumerate(layers, 1):
-            ahead = sum(int(to) > int(row) for row, to in re.findall(r"(\d+)→(\d+)", done))
+            ahead = sum(map(_looks_ahead, done.split(", ")))
             yield {"family": label, "layer that reads": at, "value": ahead, "note": done}
 
 
