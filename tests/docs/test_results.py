@@ -14,8 +14,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results"
 RUNS = sorted(path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("claims.json"))
 EXAMPLES = {
-    "at-the-start", "formation", "given-links", "khop", "last-symbol", "markov", "quick-shapes", "recall", "reduced",
-    "renaming", "which-weights", "width-or-start",
+    "at-the-start", "below-the-minimum", "formation", "given-links", "khop", "last-symbol", "markov", "quick-shapes",
+    "recall", "reduced", "renaming", "which-weights", "width-or-start",
 }  # fmt: skip
 """Studies that are files in examples/; the runs of five are older, larger and with other claims."""
 
