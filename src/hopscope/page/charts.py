@@ -259,10 +259,14 @@ def _cells(chosen: Chosen) -> Spec:
     ends = chosen.shown.get("ends", (0.0, 1.0) if share else (min([0.0, *values]), max([0.0, *values])))
     (low, high), layers_up = ends, chosen.drawing.columns["y"] == "layer"
     down, across = ([*map(str, chosen.labels[role])] for role in "yx")
-    longest = [7 * len(line) + 10 for row in rows for line in row["note"].split("|")]
+    texts = [row["note"].split("|") for row in rows]
+    longest, tall = (
+        [7 * len(line) + 10 for text in texts for line in text],
+        max(34, 13 * max(map(len, texts)) + 8),
+    )
     wide = max(40, *longest, *(7 * len(each) + 8 for each in across)) * len(across)
     return _chart(
-        chosen, "cells", rows, ends, 34 * len(down), columns=max(1, WIDTH // (wide + 60)), width=wide,
+        chosen, "cells", rows, ends, tall * len(down), columns=max(1, WIDTH // (wide + 60)), width=wide,
         apart={"x": "independent", "y": "independent"}, middle=low + 0.55 * (high - low), across=across,
         title_lines=_broken(chosen.title, 18).split("|"), format="%" if share else "~g",
         x_title=_title(chosen, "x"), y_title=_title(chosen, "y"), side="bottom" if layers_up else "top",

@@ -80,8 +80,30 @@ def test_families_are_seeds_that_do_the_same_layer_after_layer():
     doubling, by_hops = ("link", "q→1, 2→3"), ("link", "q→1", "q→2")
     assert families(evidence) == {doubling: [0, 1], by_hops: [2]}
     drawn = [(row["family"], row["layer that reads"], row["note"], row["value"]) for row in rows(evidence)]
-    assert drawn[:2] == [("2 seeds (0, 1)", 1, "link", 0), ("2 seeds (0, 1)", 2, "q→1, 2→3", 1)]
+    assert drawn[:2] == [("2 seeds (0, 1)", 1, "link", 0), ("2 seeds (0, 1)", 2, "q→1 2→3", 1)]
     assert drawn[2:] == [("seed 2", at, done, 0) for at, done in enumerate(by_hops, 1)]
+
+
+def test_a_cell_joins_what_a_row_does_and_breaks_lines():
+    reads = (
+        "query → second 1",
+        "query → first 4",
+        "second 1 → second 4",
+        "second 2 → second 1",
+        "first 3 → second 4",
+    )
+    rows_ = [
+        {"member": 0, "metric": "mean_attention", "value": 0.9, "layer": 0, "head": at, "part": each}
+        for at, each in enumerate(reads)
+    ]
+    rows_ += [
+        {"member": 0, "metric": "was_read", "value": 1.0},
+        {"member": 0, "metric": "checkpoint_loss", "part": "step_1", "value": 0.1},
+    ]
+    planned = jobs.plan(load("circuits").study.chosen("smoke", {"seeds": 1}))
+    evidence = Evidence.of(rows_, [member for job in planned for member in job.members])
+    (row,) = rows(evidence)
+    assert row["note"] == "q→1,4 1→4 2→1|3→4" and row["value"] == 2 and row["family"] == "seed 0"
 
 
 def test_who_looks_ahead_more_and_who_is_done_sooner():

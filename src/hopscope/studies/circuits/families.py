@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Samples
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 _OWN = re.compile(r"(?<!all )(?:first|second) (\d+)")
-_SHOWN = 3  # seeds of a family that are named
+_SHOWN, _WIDE = 3, 14  # seeds of a family that are named, letters in a line of a cell
 
 
 def hops(read: str) -> set[str]:
@@ -74,8 +75,17 @@ def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         named = ", ".join(str(seeds[each]) for each in members[:_SHOWN]) + " …" * (len(members) > _SHOWN)
         label = f"{len(members)} seeds ({named})" if len(members) > 1 else f"seed {named}"
         for at, done in enumerate(layers, 1):
-            ahead = sum(map(_looks_ahead, done.split(", ")))
-            yield {"family": label, "layer that reads": at, "value": ahead, "note": done}
+            hops = done.split(", ")
+            ahead, words = sum(map(_looks_ahead, hops)), wrap(" ".join(_joined(hops)), _WIDE)
+            yield {"family": label, "layer that reads": at, "value": ahead, "note": "|".join(words)}
+
+
+def _joined(hops: list[str]) -> list[str]:
+    """Of each row, all that it does: `2→3` and `2→4` are `2→3,4`."""
+    pairs = defaultdict[str, list[str]](list)
+    for row, arrow, pair in (hop.partition("→") for hop in hops):
+        pairs[row + arrow].append(pair)
+    return [row + ",".join(each) for row, each in pairs.items()]
 
 
 GALLERY = charts.cells(
