@@ -56,6 +56,7 @@ def test_every_shape_is_an_altair_chart_and_is_drawn_with_words_and_data(name, e
     svg = (run.path / f"figures/{kept.name}.svg").read_text()
     points = re.findall(r'<path[^>]*aria-roledescription="point"[^>]*>', svg)
     assert all('fill="#' in point for point in points), points  # a point without a colour is not seen
+    assert bool(points) == (name in ("dots", "panels", "sweep", "words", "bars")), name
 
 
 def test_a_group_in_which_something_never_came_has_no_mean(evidence):

@@ -262,7 +262,7 @@ def _cells(chosen: Chosen) -> Spec:
     texts = [row["note"].split("|") for row in rows]
     longest, tall = (
         [7 * len(line) + 10 for text in texts for line in text],
-        max(34, 13 * max(map(len, texts)) + 8),
+        max(34, 13 * max(map(len, texts), default=1) + 8),
     )
     wide = max(40, *longest, *(7 * len(each) + 8 for each in across)) * len(across)
     return _chart(

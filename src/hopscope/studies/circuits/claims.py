@@ -257,16 +257,16 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
         ),
         own(
             id="N23",
-            statement="The more pairs look ahead, the sooner a model is done with the later steps.",
-            protocol="rank correlation, over members that learned the whole chain and were read, of how many different "
-            "pairs look ahead in the circuit (2→3 is one, 2→4 another) and the training steps from the first loss that "
-            "fell under 0.5 to the last",
+            statement="The more looks ahead a circuit has, the sooner its model is done with the later steps.",
+            protocol="rank correlation, over members that learned the whole chain and were read, of the number of "
+            "different looks ahead of the circuit (2→3 is one, 2→4 another) and the training steps from the first loss "
+            "that fell under 0.5 to the last",
             value=partial(ahead_and_rest, options),
             must=at_most(0.0),
             rule="effect",
             seeds_needed=SEEDS,
             at_scale=lambda evidence: (
-                "" if D > STEPS else f"D {D}: hardly more than one pair has another to look ahead to"
+                "" if D > STEPS else f"D {D}, not more than {STEPS}: most circuits have one look ahead alone"
             ),
         ),
     ]

@@ -25,6 +25,7 @@ def hops(read: str) -> set[str]:
 
 
 def _looks_ahead(hop: str) -> bool:
+    """Whether a pair reads a later one of its own chain; N14 also counts reads of all tokens of a later role."""
     row, _, pair = hop.partition("→")
     return row.isdigit() and int(pair) > int(row)
 
@@ -55,7 +56,7 @@ def _order(hop: str) -> tuple[int, str]:
 
 
 def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Samples:
-    """By seed: ranks of how many different pairs look ahead, and of the time from the first loss to the last (N23)."""
+    """By seed: ranks of how many different looks ahead there are, and of the time from the first loss to the last."""
     from scipy.stats import rankdata
 
     layers, fell, pairs = _layers(evidence), chains.times(evidence, "fell"), list[tuple[float, float]]()
@@ -89,6 +90,6 @@ def _joined(hops: list[str]) -> list[str]:
 
 
 GALLERY = charts.cells(
-    "was_read", "layer that reads", "family", rows=rows, name="families", title="pairs that look ahead",
+    "was_read", "layer that reads", "family", rows=rows, name="families", title="looks ahead",
 )  # fmt: skip
 """The families of a run, at a glance."""
