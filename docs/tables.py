@@ -1,8 +1,8 @@
 """Tables of the documentation, made from committed results or counted anew: `python docs/tables.py` rewrites them.
 
 A page marks where a table goes with `<!-- table: NAME … -->` and `<!-- end -->`; a test fails if a page says anything
-else than its results do.  Figures of committed runs that a page links to are drawn where they are
-missing; one that is deleted is drawn anew.
+else than its results do.  Figures of committed runs that a page links to are drawn where they
+are missing; one that is deleted is drawn anew.
 """
 
 import re

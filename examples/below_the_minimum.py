@@ -6,7 +6,7 @@ An MLP can compare, too.  Pairs of one step stand at fixed places: heads could g
 
 import hopscope as hs
 
-STEP, ENOUGH = 2, 3  # layers that x₂ takes at least
+STEP = 2
 WITH, WITHOUT, THREE = "2 layers, with MLPs", "2 layers, without", "3 layers, without"
 SHAPES = {WITH: (2, 4.0), WITHOUT: (2, 0.0), THREE: (3, 0.0)}
 LEARNED, WAITS, SAME = hs.at_most(0.5), hs.at_least(0.7), hs.at_most(0.05)

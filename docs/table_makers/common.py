@@ -7,10 +7,11 @@ from typing import Any
 
 from hopscope import Study
 from hopscope.runs import Evidence
-from hopscope.study.load import load
+from hopscope.study.load import BUILT_IN, load
 from hopscope.study.study import Configuration
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+EXAMPLES = RESULTS.parents[1] / "examples"
 
 
 def read_json(path: str) -> Any:
@@ -19,8 +20,10 @@ def read_json(path: str) -> Any:
 
 
 def study_of(run: str) -> Study:
-    """The built-in study of a committed run, with the fields that the run was made with."""
+    """The study of a committed run, with the fields that the run was made with; an example as its file is today."""
     config = read_json(f"{run}/config.json")
+    if config["study"] not in BUILT_IN:
+        return load(str(EXAMPLES / f"{config['study'].replace('-', '_')}.py")).study
     study, own = load(config["study"]).study, config["identity"]
     grid = [Configuration(**each) for each in own["grid"]]
     fields = {"held_out": own["held_out"], "vary": {}, "presets": {}}

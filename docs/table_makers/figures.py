@@ -6,10 +6,8 @@ from tempfile import TemporaryDirectory
 
 from hopscope.page.files import write_figures
 from hopscope.runs import RunFolder
-from hopscope.study.load import BUILT_IN, load
 from table_makers.common import RESULTS, read_json, study_of, with_floors
 
-EXAMPLES = RESULTS.parents[1] / "examples"
 _LINK = re.compile(r"\]\(results/([\w/.-]+)/(figures/[\w.-]+\.(?:svg|png))\)")
 
 
@@ -24,11 +22,9 @@ def draw_missing(page: str) -> None:
 
 
 def _draw(run: str, name: Path) -> None:
-    config = read_json(f"{run}/config.json")
-    example = EXAMPLES / f"{config['study'].replace('-', '_')}.py"
-    study = study_of(run) if config["study"] in BUILT_IN else load(str(example)).study
+    study = study_of(run)
     with TemporaryDirectory() as folder:
-        drawn = RunFolder(Path(folder) / "run").create(config)
+        drawn = RunFolder(Path(folder) / "run").create(read_json(f"{run}/config.json"))
         write_figures(drawn, study.all_figures(), with_floors(run, study))
         content = (drawn.path / name).read_bytes()
     target = RESULTS / run / name

@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from hopscope.claims.judge import counts, joined
-from hopscope.study.load import BUILT_IN, load
-from table_makers.common import RESULTS, markdown, read_json
+from hopscope.study.load import BUILT_IN
+from table_makers.common import RESULTS, markdown, read_json, study_of
 from table_makers.runs import HERE, judged, of_source
 
 Row = dict[str, Any]
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def ledger() -> str:
@@ -75,9 +73,7 @@ def claims_of(run: str) -> Iterator[Row]:
     if _is_built_in(run):
         yield from (each.model_dump(mode="json") for each in judged(run))
         return
-    study = read_json(f"{run}/config.json")["study"]
-    file = EXAMPLES / f"{study.replace('-', '_')}.py"
-    today = {claim.id: claim for claim in load(str(file)).study.all_claims()}
+    today = {claim.id: claim for claim in study_of(run).all_claims()}
     for claim in read_json(f"{run}/claims.json"):
         own = today.get(claim["id"])
         yield {**claim, "statement": own.statement if own else claim["statement"], "withdrawn": own is None}

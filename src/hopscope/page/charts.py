@@ -260,10 +260,8 @@ def _cells(chosen: Chosen) -> Spec:
     (low, high), layers_up = ends, chosen.drawing.columns["y"] == "layer"
     down, across = ([*map(str, chosen.labels[role])] for role in "yx")
     texts = [row["note"].split("|") for row in rows]
-    longest, tall = (
-        [7 * len(line) + 10 for text in texts for line in text],
-        max(34, 13 * max(map(len, texts), default=1) + 8),
-    )
+    longest = [7 * len(line) + 10 for text in texts for line in text]
+    tall = max([34, *(13 * len(text) + 8 for text in texts)])
     wide = max(40, *longest, *(7 * len(each) + 8 for each in across)) * len(across)
     return _chart(
         chosen, "cells", rows, ends, tall * len(down), columns=max(1, WIDTH // (wide + 60)), width=wide,
@@ -283,13 +281,12 @@ def _chart(
 ) -> Spec:  # fmt: skip
     percent, grouped = chosen.unit == "fraction", values.pop("grouped", any(chosen.labels["group"]))
     fixed = {"format": ".6~g", "labelExpr": "datum.value == 0 ? '0' : datum.label"}
-    wide = WIDTH // (7 * max(map(len, map(str, chosen.labels["group"]))) + 36)  # names of a legend in a row
-    if legend is not None:
-        legend = {"title": None, "orient": "top", "labelLimit": 0, "columns": max(1, wide), **legend}
+    if legend is not None:  # as many names in a row as fit
+        fit = WIDTH // (7 * max(len(str(each)) for each in chosen.labels["group"]) + 36)
+        legend = {"title": None, "orient": "top", "labelLimit": 0, "columns": max(1, fit), **legend}
     given = {
         "title": chosen.title, "low": ends[0], "high": ends[1], "value_axis": {"format": "%"} if percent else fixed,
-        "groups": chosen.labels["group"], "grouped": grouped, "alone": not grouped,
-        "legend": legend,
+        "groups": chosen.labels["group"], "grouped": grouped, "alone": not grouped, "legend": legend,
         "roles": [{"field": role, "type": "nominal", "title": name} for role, name in chosen.drawing.columns.items()],
         "levels": _known(chosen, ends), **_names(chosen, last or {}, ends),
     }  # fmt: skip

@@ -57,7 +57,7 @@
     if (several || typeof spec.width !== "number") return spec;
     // Cells keep their size: where there is room, and where what is written on them would not fit.
     const cells = spec.params?.some(each => each.name === "middle");
-    return (cells && spec.width > room - 160) || (spec.width < room - 160 && spec.width < 420) ? spec : { ...spec, width: room, autosize: { type: "fit-x", contains: "padding" } };
+    return (spec.width < room - 160 ? spec.width < 420 : cells) ? spec : { ...spec, width: room, autosize: { type: "fit-x", contains: "padding" } };
   }
 
   // Small charts that are less wide, or a chart whose labels leave it too little; nothing where all fits.

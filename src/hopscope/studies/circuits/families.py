@@ -30,14 +30,14 @@ def _looks_ahead(hop: str) -> bool:
     return row.isdigit() and int(pair) > int(row)
 
 
-def _layers(evidence: "Evidence") -> dict[int, dict[int, set[str]]]:
+def _layers(evidence: "Evidence") -> dict[int, defaultdict[int, set[str]]]:
     """Member that learned the whole chain and was read → layer → what its rows do."""
     read = chains.of_read(evidence, "both", "was_read")
     layers = {int(member): defaultdict[int, set[str]](set) for member in read.index[read == 1.0]}
     for place in chains.of_places(evidence, "mean_attention"):
         if place.member in layers and place.layer is not None:
             layers[place.member][place.layer] |= hops(place.part)
-    return {member: dict(own) for member, own in layers.items()}
+    return layers
 
 
 def families(evidence: "Evidence") -> dict[tuple[str, ...], list[int]]:
@@ -76,8 +76,8 @@ def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         named = ", ".join(str(seeds[each]) for each in members[:_SHOWN]) + " …" * (len(members) > _SHOWN)
         label = f"{len(members)} seeds ({named})" if len(members) > 1 else f"seed {named}"
         for at, done in enumerate(layers, 1):
-            hops = done.split(", ")
-            ahead, words = sum(map(_looks_ahead, hops)), wrap(" ".join(_joined(hops)), _WIDE)
+            each = done.split(", ")
+            ahead, words = sum(map(_looks_ahead, each)), wrap(" ".join(_joined(each)), _WIDE)
             yield {"family": label, "layer that reads": at, "value": ahead, "note": "|".join(words)}
 
 
