@@ -13,7 +13,7 @@ LEARNED, WAITS, SAME = hs.at_most(0.5), hs.at_least(0.7), hs.at_most(0.05)
 GATHERED, NO_MLP = "rise with pairs gathered by position alone", "loss with the last MLP's mean"
 SHARED = "rise with pairs gathered alike for all queries"
 FRESH = 8  # the first seed that was not seen when W3 was written down
-FOUND = "rise with the first step found by position alone"
+FOUND, FOUND_ALIKE = "rise with the first step found by position alone", "rise with it found alike for all queries"
 
 
 def configurations(options):
@@ -27,8 +27,9 @@ def mechanism(context):
 
     Metrics `gathered` (heads whose queries attend chiefly to pairs of step 2 have their mean pattern over samples),
     `shared` (these have the mean pattern of their sample's queries), `found` (those that attend chiefly to pairs of
-    step 1 have their mean pattern over samples), `without_mlp` (the MLP gives its mean), `heads` (how many of the first
-    kind), and `at_place`, the model's own loss of x₂ by the place of its pair (part `place K`).
+    step 1 have their mean pattern over samples), `found_alike` (the mean pattern of their sample's queries),
+    `without_mlp` (the MLP gives its mean), `heads` (how many of the first kind), and `at_place`, the model's own loss
+    of x₂ by the place of its pair (part `place K`).
     """
     import torch
 
@@ -60,6 +61,7 @@ def mechanism(context):
     yield {"metric": "gathered", "value": changed(2, mean)}
     yield {"metric": "shared", "value": changed(2, alike)}
     yield {"metric": "found", "value": changed(1, mean)}
+    yield {"metric": "found_alike", "value": changed(1, alike)}
     yield {"metric": "without_mlp", "value": loss({f"blocks.{last}.hook_mlp_out": mean})}
     # The loss of x₂ by where the pair that holds it stands.
     squared = (model(batch.inputs) - batch.targets).square()[..., context.task.symbol_dim :].mean(-1)
@@ -98,8 +100,8 @@ def worth(name, metric, first):
     }
 
 
-def control(name, first):
-    return {FOUND: lambda evidence: {name: rise("found", first, evidence)[0]}}
+def control(words, metric, name, first):
+    return {words: lambda evidence: {name: rise(metric, first, evidence)[0]}}
 
 
 study = hs.Study(
@@ -140,20 +142,20 @@ study = hs.Study(
             must={GATHERED: SAME, NO_MLP: WAITS},
             rule="mean",
             seeds_needed=8,
-            controls=control(GATHERED, 0),
+            controls=control(FOUND, "found", GATHERED, 0),
             must_not={GATHERED: SAME},
         ),
         hs.Claim(
             id="W3",
             statement="They gather pairs of the second step whoever asks, and the last MLP finds the right one.",
             source="this file",
-            protocol="as W2, but these heads have the mean pattern of the four queries of their sample; it was written "
-            "down after seeds 0 to 7 had been seen, so only those from 8 on count",
+            protocol="as W2, but these heads, and those of the control, have the mean pattern of the four queries of "
+            "their sample; it was written down after seeds 0 to 7 had been seen, so only those from 8 on count",
             value=worth(SHARED, "shared", FRESH),
             must={SHARED: SAME, NO_MLP: WAITS},
             rule="mean",
             seeds_needed=8,
-            controls=control(SHARED, FRESH),
+            controls=control(FOUND_ALIKE, "found_alike", SHARED, FRESH),
             must_not={SHARED: SAME},
         ),
     ],

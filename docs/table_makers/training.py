@@ -70,10 +70,11 @@ def learned(run: str) -> str:
     rows = []
     for label in dict.fromkeys(evidence_of(run).configurations.values()):
         losses = ends.loc[label].dropna(axis="columns", how="all")
-        value, interval = estimate(losses.iloc[:, -1].to_numpy(), [*losses.index])
-        know = (losses.max(axis="columns") < LEARNED).sum()
-        rows.append([label, f"{know} of {len(losses)}", estimates(value, interval)])
-    return markdown(["models", "seeds that learned", "final loss of the last symbol [95 % interval]"], rows)
+        last, know = losses.iloc[:, -1], (losses.max(axis="columns") < LEARNED).sum()
+        mean = estimates(*estimate(last.to_numpy(), [*losses.index]))
+        rows.append([label, f"{know} of {len(losses)}", mean, f"{last.min():.2f} to {last.max():.2f}"])
+    columns = ["models", "seeds that learned", "final loss of the last symbol [95 % interval]", "range"]
+    return markdown(columns, rows)
 
 
 def _at(step: float | None) -> str:
@@ -122,7 +123,7 @@ def formation_order(run: str) -> str:
 
 def campaign(reading: str, what: str = "training") -> str:
     """Of each model of the paper's size: losses and times, or its circuits by both proofs, counted when it was read."""
-    models = read_json(f"campaign/{reading}.json")
+    models = read_json("campaign/models.json")[reading]
     symbols = f"x₁ … {symbol(models[0]['steps'])}"
     columns = {
         "training": [
