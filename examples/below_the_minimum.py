@@ -1,4 +1,4 @@
-"""below_the_minimum.py: can two layers make a second step, which takes three where attention follows information?
+"""below_the_minimum.py: can two layers learn a second step, for which the information-flow model takes three?
 
 The exact minimum counts what attention can bring: a row attends to another only if both hold the same symbol or code.
 An MLP can compare, too.  Pairs of one step stand at fixed places: heads could gather all of them by position alone.
@@ -13,7 +13,8 @@ LEARNED, WAITS, SAME = hs.at_most(0.5), hs.at_least(0.7), hs.at_most(0.05)
 GATHERED, NO_MLP = "rise with pairs gathered by position alone", "loss with the last MLP's mean"
 SHARED = "rise with pairs gathered alike for all queries"
 FRESH = 8  # the first seed that was not seen when W3 was written down
-FOUND, FOUND_ALIKE = "rise with the first step found by position alone", "rise with it found alike for all queries"
+FOUND = "rise with the first step found by position alone"
+FOUND_ALIKE = "rise with the first step found alike for all queries"
 
 
 def configurations(options):
@@ -106,7 +107,7 @@ def control(words, metric, name, first):
 
 study = hs.Study(
     name="below-the-minimum",
-    question="Can two layers make a second step, which takes three where attention follows information?",
+    question="Can two layers learn a second step, for which the information-flow model takes three?",
     task=hs.tasks.Retrieval(steps=STEP, chains=4, position="pair"),
     model=hs.Model(layers=2, heads=8, width=128, head_dim=16),
     training=hs.Training(
@@ -119,7 +120,7 @@ study = hs.Study(
     claims=[
         hs.Claim(
             id="W1",
-            statement="With MLPs two layers learn a second step, which takes three; without MLPs they do not.",
+            statement="With MLPs two layers learn a second step (theory: three layers); without MLPs they do not.",
             source="this file",
             protocol="asked for the whole chain, D = 2, pairs of one step at fixed places: final held-out loss of x₂, "
             "mean over seeds: at most 0.5 with MLPs, at least 0.7 without; the control is three layers without MLPs",
@@ -132,7 +133,7 @@ study = hs.Study(
         ),
         hs.Claim(
             id="W2",
-            statement="They gather pairs of the second step by position alone, and the last MLP finds the right one.",
+            statement="Two layers gather pairs of step 2 by position alone, and the last MLP finds the right one.",
             source="this file",
             protocol="models of two layers with MLPs that learned x₂ (a loss under 0.5), in the last layer: the loss "
             "rises by 0.05 at most where heads whose queries attend chiefly to pairs of step 2 have their mean pattern "
@@ -147,7 +148,7 @@ study = hs.Study(
         ),
         hs.Claim(
             id="W3",
-            statement="They gather pairs of the second step whoever asks, and the last MLP finds the right one.",
+            statement="Two layers gather the same pairs of step 2 for all queries; the last MLP finds the right one.",
             source="this file",
             protocol="as W2, but these heads, and those of the control, have the mean pattern of the four queries of "
             "their sample; it was written down after seeds 0 to 7 had been seen, so only those from 8 on count",
