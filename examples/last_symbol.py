@@ -84,9 +84,7 @@ study = hs.Study(
             hs.at_most(LEARNED),
             ALONE,
         ),
-        claim(
-            "L3", "The symbol before it is help enough, within 1,000 steps.", NEXT, hs.at_most(LEARNED), ALONE
-        ),
+        claim("L3", "Asking for x₂ as well is enough, within 1,000 steps.", NEXT, hs.at_most(LEARNED), ALONE),
         claim(
             "L4",
             "A model that has learned x₁ learns x₃ alone within 700 more steps.",

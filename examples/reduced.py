@@ -162,7 +162,7 @@ study = hs.Study(
     claims=[
         hs.Claim(
             id="D1",
-            statement="Weights move in few directions: more than in a random walk, and than where nothing is learned.",
+            statement="Weights move in few directions: fewer than in a random walk, and than where nothing is learned.",
             source="open question: reduced dynamics",
             protocol="squares of the path of weights through checkpoints: share in the first three directions; share "
             "in the first one, less that of a random walk with steps as long; and the same excess less that of the "

@@ -20,7 +20,7 @@ class Renaming(hs.Task):
     """Say at every new name which value it stands for.
 
     A text has lines of two tokens, a known name and a new one.  The first lines name each value; every further line
-    renames the newest name of a chain, which is drawn alike from all.
+    renames the newest name of a chain, which is drawn uniformly.
     """
 
     values: int = 2
@@ -134,7 +134,7 @@ study = hs.Study(
     claims=[
         hs.Claim(
             id="V1",
-            statement="At this size each layer from the second to the fifth doubles what is followed.",
+            statement="At this size each layer from the third to the fifth doubles what is followed.",
             source=SOURCE,
             protocol="two heads a layer; log2 of one more layer's number of joined lines (renamings followed at 90 % "
             "accuracy or more, and the line itself) over that without it, mean over seeds, for each depth",

@@ -62,7 +62,7 @@ def run(
         out, device, threads, time_budget, executor, address, tracker: as on the command line; `out` is the root of the
             runs, or a URL where a copy of the run is kept.
         fields: dotted fields that differ from the preset, such as `{"training.steps": 300}`.
-        listen: hears the workers; `say` what else there is to tell, in words.
+        listen: called with unit and message of a worker; `say` with news.
         more: as `fields`, for names without a dot, such as `seeds=3`.
 
     `UserError`: something that the user can mend; `TimeBudgetReached`: the same call goes on.

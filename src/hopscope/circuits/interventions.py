@@ -1,7 +1,7 @@
 """Interventions as values: what to change in a forward pass, said in layers, heads and roles.
 
 `functions(model, batch)` of each gives functions of named sites, which `model.intervene` calls in the order of its
-list: of two that change the same rows the later one wins.  What no value says, a function of one's own can do.
+list: of two that change the same rows the later one wins.  For other changes write a function of a site.
 """
 
 from functools import partial
@@ -91,7 +91,7 @@ class ReplacePattern(_OfHeads):
 
     Attributes:
         by: a rule, or the name of one that needs nothing else, such as `"uniform"`, `"identity"`, or `"history"` (the
-            head's mean pattern at these rows).  A row on which it leads nowhere is left alone.
+            head's mean pattern at these rows).  Rows for which it has no key stay as they are.
     """
 
     by: Annotated[Rule, BeforeValidator(lambda by: {"kind": by} if isinstance(by, str) else by)]

@@ -34,8 +34,8 @@ READ, NOT_LEARNED, UNEXPLAINED = "read", "no circuit: above plateau", "unexplain
 """Verdicts on a model; the last with the reason behind it."""
 
 HELD = 0.75
-"""Share of what may be lost, that a circuit may use up on further samples of the kind that it was searched on, to count
-as one that holds (what its search could use up, if that is more): those for the report can be harder."""
+"""A circuit holds if it uses up at most this share of the allowed loss (or `searched`, if that is more) on new samples
+of the kind that it was searched on.  Samples of the report can be harder."""
 
 # Use and step of samples.
 _DRAWS = {"search": ("circuit", 0), "check": ("circuit", 1), "report": ("held-out", 1)}
@@ -51,13 +51,13 @@ class ReaderConfig(Config):
         threshold: τ; by default that of the criterion.
         proof: what a circuit must hold under: `both`, its rules and its own softmax recomputed; or `rules` alone, as in
             the paper, which keep no head that only shapes the keys of later ones.
-        samples, validation: for the search, and fresh ones for all that is reported; by default as many as suit.
+        samples, validation: for the search (by default 32 to 512), and fresh ones for the report (four times as many).
         orders: random orders of elimination.
-        further_orders: at most so many more, as long as no circuit that was found is explained and holds on samples
-            drawn anew; the circuit is then chosen among those that do.
-        most_circuits: searches after which none is begun for a circuit without a path of the smallest one.
+        further_orders: at most so many more, until a circuit is explained and holds on samples drawn anew; the circuit
+            is then chosen among such ones.
+        most_circuits: searches up to which circuits without one path of the smallest one are looked for.
         random_circuits: of equal size, for comparison.
-        searched: share of what may be lost that a search may use up, so that what it finds holds for fresh samples too.
+        searched: share of the allowed loss that a search may use up, so that its circuits hold on fresh samples too.
         seed: of orders, random circuits and samples.
     """
 
@@ -88,8 +88,8 @@ class Evidence(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     Attributes:
         mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
-        needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, and
-            whether its rows then read uniformly or themselves; `None` if none is.
+        needed_for: the first target that is lost when no head of the circuit does this read, both where its rows then
+            read uniformly and where they read themselves; `None` if none is.
         carries: what it could bring, and the rise of the loss if that alone is exchanged.
         composition: its uses, the strongest first.
     """
@@ -112,7 +112,7 @@ class Reading(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
         minimal: all that were found, and how often.
         loss: of the model (`full`), of the circuit by mode, and of everything but the circuit (`complement`).
         random: losses of random circuits of the same size.
-        worst: what stands worst when recomputed, as a share of its floor, or accuracy that is lost.
+        worst: largest loss when recomputed, as a share of its floor; of skills, the accuracy lost.
         merges: pairs of heads (layer, head) of which the second could do what both do (paper, section 8.2, ii).
     """
 

@@ -84,7 +84,7 @@ class History(Config):
 
 
 class Matrix(Config):
-    """Weights `[query][key]`; what a row of them has is shared out in full."""
+    """Weights `[query][key]`; each row is scaled to a sum of 1."""
 
     kind: Literal["matrix"] = "matrix"
     weights: tuple[tuple[float, ...], ...]

@@ -100,7 +100,7 @@ class Samples:
         note: words that follow those of the verdict; without any value, why there is none.
         missing: what this part lacks of the protocol's scale, such as `1 of 20 epochs`.
         members: the members that the values are of; filled in for a series.
-        excluded: why the claim is not about what was measured here, which then decides nothing if another part is left.
+        excluded: why the claim is not about this part, which then decides nothing as long as another part is left.
     """
 
     values: Any
@@ -178,8 +178,8 @@ class Claim(Config):
         readings: ways to read what the source leaves open, the default first: name → value function, or a function of
             the evidence that gives that.  With `readings_agree` all must give one verdict.
         kind: `existence` is said of a source's own models, `general` of all, under every completion of a recipe.
-        controls, must_not: name → value function of what should show nothing, and what it must not meet: what all parts
-            must, unless told otherwise; with `None` a control is only shown.
+        controls, must_not: name → value function of what should show nothing, and the criterion it must not meet: by
+            default that of all parts; with `None` it is only shown.
         structural: whether the claim follows from the architecture or a theorem, or the words for that.
         trust: what a reader must trust to believe the verdict.
         summary: function of the parts' judgements, by name, whose sentence stands in place of all their words.

@@ -23,9 +23,9 @@ def claims(
 ) -> None:
     """Print the ledger of runs: every claim with its value and verdict.  Of a root with several runs, list them.
 
-    What runs under several completions say together stands last.
+    Joint verdicts of runs under several completions come last.
 
-    A refuted claim is a result, not a failure; a run that cannot be read is said last.
+    A refuted claim is a result, not a failure; a run that cannot be read comes last.
 
     Args:
         paths: Run folders, or roots that hold runs.
@@ -66,7 +66,7 @@ def claims(
 def report(paths: Positional[tuple[Path, ...]], index: bool = False, to: Path | None = None) -> None:
     """Build the page of a run anew, or one page of several runs.
 
-    A run that was trained but not concluded (a claim or a figure had a fault) is measured, judged and concluded first.
+    A run that was trained but not concluded (a claim or a figure had a fault) is judged and concluded first.
 
     Args:
         paths: Run folders, or roots that hold exactly one run.
@@ -112,8 +112,8 @@ def circuit(
         checkpoint: Read the circuit as it was at this training step, of which there must be a checkpoint (default: the
             last).
         tau: Loss that the circuit may have (default: that of the task's criterion).
-        proof: What the circuit must hold under: both, its rules and its own attention recomputed; rules, its rules
-            alone, as in the paper, which counts no head that only shapes what later heads attend to.
+        proof: How the circuit is proven: both, by its rules and by its own attention recomputed; rules, by its rules
+            alone, as in the paper, where heads that only shape later attention do not count.
         json: Print JSON.
     """
     from hopscope import api

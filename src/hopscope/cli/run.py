@@ -48,7 +48,7 @@ class RunOptions:
     address: str | None = None
     """HOST:PORT of the Ray cluster (default: RAY_ADDRESS, or the one here); of slurm: local or debug, to try it."""
     tracker: tyro.conf.UseAppendAction[tuple[Literal["tensorboard", "wandb", "trackio"], ...]] = ()
-    """Send what is recorded there while it trains; may be given several times."""
+    """Send records to this tracker in training; may be given several times."""
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ def heads(
 ) -> None:
     """Score the heads of a language model: what they attend to in retrieval, and what is lost without them.
 
-    Heads are found on --count questions; as many others, of each depth, are answered without them.  A model that cannot
+    Heads are found on --count questions, and ablated on as many new ones of each depth.  A model that cannot
     answer is a result, not a failure.
 
     Args:

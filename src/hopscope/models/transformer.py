@@ -210,7 +210,7 @@ class Transformer(nn.Module):
         return {name: flat[:, start:end].view(len(flat), *shape) for name, start, end, shape in self.layout}
 
     def decay_mask(self) -> Float[Tensor, " size"]:
-        """1 where weight decay is meant for matrices only: not biases, norms and embeddings; as a row of `flatten`."""
+        """1 for matrices, 0 for biases, norms and embeddings, which do not decay; laid out as a row of `flatten`."""
         mask = torch.zeros(1, _aligned(self.layout[-1][2]), device=self.readout.weight.device)
         matrices = {f"{name}.weight" for name, module in self.named_modules() if isinstance(module, Linear)}
         for name, view in self.views(mask).items():

@@ -369,7 +369,7 @@ def _words(chosen: Chosen) -> tuple[str, str]:
     if drawing.columns.get("y") == "layer":
         caption.append("Layers and heads count from 0.")
     if any(label.startswith("floor: ") for label in chosen.levels):
-        caption.append("Dashed: floors, which can be had without learning the task.")
+        caption.append("Dashed: floors, the values without learning the task.")
     if gone := len(set(chosen.facts.diverged) & set(chosen.frame["member"].dropna())):
         caption.append(f"{gone} diverged and {'is' if gone == 1 else 'are'} in no mean.")
     if never := int(chosen.final["never"].sum()):

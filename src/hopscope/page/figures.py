@@ -37,7 +37,7 @@ class Shown(TypedDict, total=False):
         levels: label → value of lines beside the floors, or a function of the evidence that gives them.
         rows: a function of the evidence that gives the rows, where they are no rows of a metric: mappings with
             `value`, the columns that tell them apart, and maybe `low`, `high`, `seed`, `member`, `at` and `note`.
-        title, ends: of the axis of values; by default the metric in words, and what there is.
+        title, ends: of the axis of values; by default the metric in words, and its range.
         name, caption, alt: see `Figure`; by default what the metric is called, and what is shown.
     """
 

@@ -152,7 +152,7 @@ class Evidence:
         """Rows (there may be none) as a tidy pandas frame with all columns; without a metric, those of all.
 
         `split` is `"held_out"`, `"train"`, or `None` for both.  Conditions are as in `where`, on any column; `None` is
-        null, and any `measure`.  `UserError`: there is no such metric or column.
+        null; of `measure`, any.  `UserError`: there is no such metric or column.
         """
         import pandas as pd
         import pyarrow as pa

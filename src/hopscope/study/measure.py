@@ -200,7 +200,7 @@ class Context:
         return self.ensemble.batch(n, use)
 
     def rows(self, measure: str) -> list[Row]:
-        """Rows, one a member, of a measure that this one needs by name: of the same checkpoint, or of the whole run."""
+        """Rows of a measure named in `needs`, one for each member: of the same checkpoint, or of the whole run."""
         if measure not in self.measure.needs:
             wanted = f"one of the measures that it needs ({', '.join(self.measure.needs) or 'none'})"
             raise _wrong(self.measure, wanted, f"{measure!r}; name it: needs=({measure!r},)")
@@ -227,7 +227,7 @@ class Context:
     def part(self, name: str, function: Callable[[], Any]) -> list[Row]:
         """Rows of a part of a measure that takes long, such as one of many members; kept as soon as they are there.
 
-        `function` gives what a measure may give.  A command that stopped goes on behind the parts that it had taken;
+        `function` gives what a measure may give.  A command that stopped goes on after the parts that are kept;
         `TimeBudgetReached`: the budget is spent before one begins.
         """
         return self._found("of_part", "a measure of checkpoints or of the run to have parts")(name, function)

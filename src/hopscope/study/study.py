@@ -173,7 +173,7 @@ class Study(BaseModel, metaclass=OneLine):
     # Fields, and studies with other values of them.
 
     def fields(self) -> list[Flag]:
-        """Everything that can be given another value, for the command line; not what all configurations give."""
+        """Fields that the command line can change: all but those that every configuration sets."""
         varied, pinned = {_short(name): values for name, values in self.vary.items()}, self._pinned()
         found = []
         for flag, (section, name) in self._places().items():

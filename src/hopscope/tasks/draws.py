@@ -37,8 +37,8 @@ class Draws:
         stream: a name in `rng.STREAMS`; `use` is what it is for: `"train"`, `"held-out"` or `"probe"`.
         size: numbers of members and of samples: the first axes of every draw.
         step: training step of every sample, `[batch]`.
-        index: number of every sample within its step, `[batch]`; in a finite pool of the example that it is, any one of
-            them with equal probability, `[member, batch]`.
+        index: number of every sample within its step, `[batch]`; with a finite pool the number of its example, drawn
+            uniformly, `[member, batch]`.
     """
 
     def __init__(

@@ -114,7 +114,7 @@ class Task(Config):
         return None
 
     def counterfactuals(self, batch: "Batch") -> "Mapping[str, Tensor] | None":
-        """Inputs with one thing exchanged, by its name; `None`: the circuit reader exchanges the inputs of a role."""
+        """Thing → the `inputs` with it exchanged; `None`: the circuit reader exchanges the inputs of a role."""
         return None
 
     def skills(self, batch: "Batch") -> "Mapping[str, Tensor]":

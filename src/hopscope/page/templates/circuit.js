@@ -3,7 +3,7 @@
 (() => {
   const element = globalThis.hopscopeElement, bar = globalThis.hopscopeBar, Matrix = globalThis.hopscopeMatrix, picture = globalThis.hopscopePicture;
   const PACE = 900; // milliseconds for each checkpoint
-  const HINT = "Rows read, columns are read: the stronger the colour, the more. Outlined: what the rule names. Point at a cell for its value.";
+  const HINT = "Each row reads columns: the stronger the colour, the more. Outlined: what the rule names. Point at a cell for its value.";
   const MODES = { rules: "rules", clean: "full", recomputed: "recomputed" }; // how a read is removed, and what to hold it against
   const COLUMNS = ["head", "rows", "read", "carries", "attention", "used by", ...Object.keys(MODES).map(mode => `loss without it: ${mode}`)];
   const WIDE = 600; // a graph wider than this stands alone

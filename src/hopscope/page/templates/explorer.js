@@ -224,7 +224,7 @@
       this.point(null);
       const answer = this.answered(found.predictions, found.clean?.predictions);
       this.title.textContent = `Answer at row ${this.named(explorer.row)}`;
-      this.answer.replaceChildren(answer ? answer.drawn : element("p", {}, "This row is not read out: choose another one."));
+      this.answer.replaceChildren(answer ? answer.drawn : element("p", {}, "No answer is asked here: choose another row."));
       const was = found.clean ? this.answered(found.clean.predictions, null) : null;
       const shares = this.pattern[explorer.row], key = best(shares);
       const reads = shares[key] > 0 ? `gives most of its attention, ${shares[key].toFixed(2)}, to ${this.named(key)}` : "attends to nothing";
@@ -238,7 +238,7 @@
     point(cell) {
       if (!this.pattern || !this.explorer.read) return;
       const share = cell && this.pattern[cell.row]?.[cell.key];
-      this.cell.textContent = !cell ? "Rows read, columns are read; the stronger the colour, the more (by its square root). Point at a cell for its value; choose a row to see its answer."
+      this.cell.textContent = !cell ? "Each row reads columns; the colour shows the square root of the attention. Point at a cell for its value; choose a row to see its answer."
         : share === undefined ? `${this.named(cell.row)} cannot see ${this.named(cell.key)}, which comes later`
         : `${this.named(cell.row)} reads ${this.named(cell.key)}: ${share.toFixed(3)}`;
     }

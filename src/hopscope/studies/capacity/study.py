@@ -157,7 +157,7 @@ def claims(options: Options) -> Iterator[Claim]:
     )
     yield claim(
         id="S4d",
-        statement="With the fewest layers possible, solutions are stable under training, but out of its reach.",
+        statement="With the fewest layers possible, training keeps a solution, but does not find one.",
         protocol="share of seeds with a final held-out loss of x₂ under 0.5: models that begin at a hand-built "
         "solution, and standard models with as many layers, whose weights are drawn",
         **wide.shares((kept, wide.MOST), (drawn, wide.FEW), controls=shape),
@@ -168,7 +168,7 @@ def claims(options: Options) -> Iterator[Claim]:
         deepest = [(wide.at_depth(name, max(options.layers)), STEPS) for name in names for _ in few]
         yield claim(
             id="S4c",
-            statement=f"No capacity makes fewer than {counted(EXACT, 'layer')} enough.",
+            statement=f"Fewer than {counted(EXACT, 'layer')} fail at any capacity.",
             protocol="share of models that learned x₂ with fewer layers than the model of information flow "
             "allows, every seed of every variant; the control is each variant at the largest depth",
             **wide.shares((shallow, wide.NONE)),

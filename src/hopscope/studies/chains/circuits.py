@@ -53,9 +53,9 @@ class ChainOptions(Recipe):
         head_size: size of a head; width / heads by default.
         steps: retrieval steps D; all symbols of the chain are asked for.
         orders: random orders of elimination by which a circuit is looked for.
-        random_circuits: of the same size, that stand beside it.
+        random_circuits: of the same size, for comparison.
         searched: share of what a circuit may lose that its search may use up, so that it holds on fresh sequences too.
-        read_again: how many times more members that learned the whole chain are read, by each proof.
+        read_again: further readings of each member that learned the whole chain, by each proof.
     """
 
     # What the paper states of its model, by field; here those of section 8.1.

@@ -128,8 +128,7 @@ def between_seeds(evidence: "Evidence", same_way: bool) -> "pd.DataFrame":
 
 CLAIM = open_claim(
     id="S1f",
-    statement="Models that learn by different curricula end with different circuits than two seeds of the same "
-    "curriculum do.",
+    statement="Circuits differ more between models of different curricula than between two seeds of one curriculum.",
     source="summary of the paper, next check 1",
     protocol="of members that learned x₂, by seed: mean distance between the circuits of two ways to ask minus that "
     "between two models of one way, always of two seeds; seeds resampled.  Distance: 1 minus the share of reads "

@@ -139,7 +139,7 @@ class Options(Config):
 
     Attributes:
         steps: lengths D of the chains.
-        brief: whether to leave out what D = 2 alone cannot tell apart: fewer ways to ask, for a first look.
+        brief: whether to use fewer ways to ask, for a first look.
         read: whether only the ways to ask that are known to teach x₂ are used, and the members' circuits are read.
     """
 

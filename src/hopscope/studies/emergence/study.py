@@ -25,7 +25,7 @@ class Options(ChainOptions):
 
     Attributes:
         crossed: of so many seeds, the initial weights of each are also trained on the samples of each other one.
-        clamped: members, from the first, that are trained again with paths clamped (those of them that were read).
+        clamped: number of first members that are trained again with paths clamped, if they were read.
         clamp_steps: optimiser steps of these runs.
         clamp_from: where they begin: at the last checkpoint before the clamped paths formed; or at the start, and then
             the read for x₁ alone is clamped.

@@ -34,7 +34,7 @@ KINDS = (*(f"equations D = {depth}" for depth in PAPER_DEPTHS), *_NAMES)
 """The kinds of questions that the claim is about."""
 
 THRESHOLD = at_least(0.9, "fraction")
-"""Also of D = 1 equations, which a model must answer acceptably, and rightly, to be asked for more."""
+"""Also of D = 1 equations, which a model must answer acceptably, and rightly, to count."""
 
 NOTHING = "not run: nothing that the claim is about was asked"
 TOO_LONG = "not run: questions are longer than the model's context"
@@ -149,7 +149,7 @@ def by_part(parts: Mapping[str, str], evidence: "Evidence") -> dict[str, Samples
 
 
 def below_the_task(evidence: "Evidence", model: str) -> str:
-    """Why a model cannot be asked for a chain: it fails equations of D = 1.  Empty if it does not, or was not asked."""
+    """Why a model does not count: it fails equations of D = 1.  Empty if it does not, or was not asked."""
     accuracy, accepted = (
         [*numbers(evidence, name, f"{model}, equations D = 1"), math.nan][0]
         for name in ("accuracy", "acceptance")
@@ -242,7 +242,7 @@ study = Study(
     presets={"smoke": {"count": 8}, "laptop": {}, "paper": {"count": PAPER_COUNT}},
     costs={
         "smoke": "72 questions to each model named with --model",
-        "laptop": "900 questions to each model, of 20 to 55 short lines at most",
+        "laptop": "900 questions to each model, of 5 to 41 short lines",
         "paper": "4,500 questions to each model, as in the paper",
     },
     page="page.md.j2",

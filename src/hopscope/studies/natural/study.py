@@ -286,7 +286,7 @@ def claims(options: Options) -> list[Claim]:
     return [
         counted(
             id="S6a",
-            statement="Natural text asks for fewer hops more often, under every definition of a hop.",
+            statement="Natural text asks more often for fewer hops, under every definition of a hop.",
             protocol="by block of 2,000 words, texts resampled together: share of tokens that need k hops less the "
             "share that needs k + 1, both beyond chance; one hop must lead by a token in a thousand, and two hops must "
             "not fall behind three by as much; the control is the text shuffled once more, in its place",
@@ -306,8 +306,7 @@ def claims(options: Options) -> list[Claim]:
         ),
         trained(
             id="S6b",
-            statement="Trained on the text's mixture of hops, models learn two hops sooner than from the deepest texts "
-            "alone.",
+            statement="Trained on the text's mixture of hops, models learn two hops sooner than from two hops alone.",
             protocol=f"{when} the mixture of the texts; readings: by words, or by the definition by words that finds "
             "most two hops",
             readings={
@@ -319,7 +318,7 @@ def claims(options: Options) -> list[Claim]:
         trained(
             id="S6d",
             statement="From mixtures with as many samples of two hops as of one, or half as many (Zipf), models learn "
-            "two hops sooner than from the deepest texts alone.",
+            "two hops sooner than from two hops alone.",
             protocol=f"{when} each mixture",
             value=lambda evidence: {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)},
             must=dict.fromkeys((UNIFORM, ZIPF), SOONER),

@@ -122,7 +122,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         ("step 4, where two values are left", of(PLAIN, "accuracy", "posteriors", part="step_4")),
     )  # fmt: skip
     claim(
-        "P2", "That model fails every repeat probe: it picks the unused value instead of the one it has seen.", "§7",
+        "P2", "The model of P1 fails every repeat probe: it picks the unused value, not the one it has seen.", "§7",
         "all held-out sequences whose x₅ copies an earlier x: recall, and mean probability of the unused value",
         P2, "always", metrics(P2, PLAIN), [PLAIN], ("the model trained with repeats", metrics(P2, RECALLING)),
     )  # fmt: skip

@@ -62,9 +62,9 @@ class Options(Config):
     """What is trained beside the models that have every detail.
 
     Attributes:
-        parts: "without": each detail off, alone; "alone": each on, alone, and none; "factorial": all ways; "starts":
+        parts: "without": one detail off; "alone": one detail on, or none; "factorial": all combinations; "starts":
             starts of four sizes with every other detail on, in models of three depths with one head or eight.
-        decisive_seeds: seeds of "without" and "alone", and of the models with every detail, if more than of the others.
+        decisive_seeds: seeds of "without", of "alone" and of the models with every detail; at least `seeds`.
     """
 
     parts: tuple[Literal["without", "alone", "factorial", "starts"], ...] = ("without",)

@@ -231,7 +231,7 @@ def claims(options: Options) -> Iterator[Claim]:
     )
     yield claim(
         id="S3c",
-        statement="Where no chain goes on, models use position alone.",
+        statement="With unrelated symbols, models use position alone.",
         protocol="final held-out loss of x₂ where second tokens are unrelated, at the largest depth, every seed: "
         "near 1 - 1/N, the cost of the mean of the four symbols that could be right",
         value=partial(losses, wide.at_depth(UNRELATED, deepest)),

@@ -45,14 +45,12 @@ class Options(Config):
         mixtures: how often each depth is trained: all alike ("uniform"), or in proportion to 1 / D ("zipf").
         corpus: a text file in UTF-8: adds the mixture "corpus", in which each depth is as frequent as words of the text
             that need so many hops, by sentences.
-        control: also train on texts of the largest depth alone ("deepest"), which no mixture helps to learn.
+        control: also train on texts of the largest depth alone ("deepest"), without any mixture.
         questions: held-out questions of each depth that the trained models are asked through Inspect.
         orders: random orders of elimination by which a circuit is looked for.
-        further_orders: at most so many more, as long as no circuit that was found is explained and holds on questions
-            drawn anew.
-        most_circuits: searches, those of all orders among them, after which none is begun for a circuit that does
-            without a path of the one that was found.
-        random_circuits: of the same size, that stand beside it.
+        further_orders: at most so many more, until a circuit is explained and holds on questions drawn anew.
+        most_circuits: searches, orders included, up to which circuits without one path of the best one are looked for.
+        random_circuits: of the same size, for comparison.
     """
 
     mixtures: tuple[Literal["uniform", "zipf"], ...] = Field(("uniform", "zipf"), min_length=1)
