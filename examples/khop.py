@@ -145,7 +145,12 @@ study = hs.Study(
     seeds=4,
     measures=[shortcut, hs.measures.attention_to("one_hop")],
     claims=[
-        claim("N1a", "⌊log2 k⌋ + 2 layers are enough for k hops.", 0, hs.at_least(FOLLOWED, unit="fraction")),
+        claim(
+            "N1a",
+            "In 3,000 steps ⌊log2 k⌋ + 2 layers learn k hops.",
+            0,
+            hs.at_least(FOLLOWED, unit="fraction"),
+        ),
         claim("N1b", "One layer less is not enough.", 1, hs.at_most(FOLLOWED, unit="fraction")),
     ],
     figures=[hs.figures.curves("accuracy", by="model.layers", part=named(hops)) for hops in HOPS],

@@ -63,10 +63,10 @@ def paths(context):
     """
     import numpy as np
 
-    steps = range(0, STEPS + 1, EVERY)
     for unit in context.run.units:
         context.budget.check()
-        at = [context.at(unit, step) for step in steps]
+        every = context.at(unit).job.training.checkpoint_every
+        at = [context.at(unit, step) for step in unit.steps if step % every == 0]
         last, count = at[-1], len(at[-1].members)
         every = np.stack([[weights(each.ensemble.member(i)) for i in range(count)] for each in at], 1)
         moved = every[:, 1:] - every[:, :1]  # [member, checkpoint, weight]

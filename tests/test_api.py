@@ -118,6 +118,31 @@ def test_what_another_run_of_the_study_has_trained_is_not_trained_again(tmp_path
     assert found.evidence.last("accuracy").shape == (6,)
 
 
+def test_a_conclusion_that_fails_leaves_no_run_of_two_ages(tmp_path):
+    def of(value, must):
+        rate = hs.measure(lambda context: {"rate": [value] * len(context.members)}, name="rate")
+        claim = hs.Claim(id="C", statement="", source="", protocol="", value=must, must=hs.at_least(0.5))
+        return study(measures=[rate], claims=[claim], vary={}, seeds=1, name="two")
+
+    def last(evidence):
+        return evidence.last("rate")
+
+    path = hs.run(of(1.0, last), out=tmp_path).path
+    with pytest.raises(hs.UserError, match="claim 'C'"):
+        hs.run(of(0.0, lambda evidence: evidence.nothing), out=tmp_path)
+    assert not hs.open_run(path).folder.is_done
+    assert hs.run(of(0.0, last), out=tmp_path).claims["C"].here.verdict == "refuted"
+
+
+def test_a_run_that_was_begun_on_a_gpu_needs_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(api.ThisMachine, "device", lambda place, asked: "cuda")
+    with pytest.raises(AssertionError, match="CUDA"):
+        hs.run(study(seeds=1), out=tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(hs.UserError, match="expected a GPU, on which the run was begun, found none"):
+        hs.run(study(seeds=1), out=tmp_path, device="cpu")
+
+
 def test_training_without_a_run():
     of = study()
     ensemble = hs.train(of.task, of.model, of.training, seeds=2, device="auto")

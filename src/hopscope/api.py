@@ -19,7 +19,7 @@ from hopscope.claims.judge import judge
 from hopscope.errors import UserError, printable
 from hopscope.execute.local import ThisMachine
 from hopscope.execute.places import place_of
-from hopscope.execute.pool import Listener, train_all
+from hopscope.execute.pool import Listener, Place, train_all
 from hopscope.runs import Evidence, Member, RunFolder
 from hopscope.study import jobs, measuring
 from hopscope.study.load import Loaded, load, loaded_as, loading
@@ -100,6 +100,7 @@ def run(
 
             for unit in folder.units:
                 unit.take_over()
+            _check_device(folder, place)
             train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=hear)
             with loaded.naming():
                 measuring.measure_run(folder, chosen, budget, say)
@@ -117,15 +118,16 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
     from hopscope.training.config import departures
 
     study = loaded.study
-    table = Evidence.of(measuring.rows_of_run(folder, study), folder.members, folder.config, folder.path)
-    table.write(folder.path / "evidence.parquet")
     known: dict[str, Any] = {"registered": folder.config["registration"]}
     if (folder.path / "claims.json").exists():
         known["before"] = Ledger.from_json(folder.read("claims.json"), f"{folder.path / 'claims.json'}")
+    folder.reopen()
+    table = Evidence.of(measuring.rows_of_run(folder, study), folder.members, folder.config, folder.path)
+    table.write(folder.path / "evidence.parquet")
     if study.task is not None:
         # One word where every configuration is trained as it says, else what differs.
-        cells: list[Any] = [study.of(each) for each in study.grid()]
-        others = [departures(study.completion, cell.model, cell.training) for cell in cells]
+        trained = map(jobs.job_of, folder.units)
+        others = [departures(study.completion, each.model, each.training) for each in trained]
         differ = {name: f"{name} {value}" for other in others for name, value in other.items()}
         known["completion"] = ", ".join([study.completion, *differ.values()])
     verdicts = Ledger(judge(claim, table, **known) for claim in study.all_claims())
@@ -304,16 +306,25 @@ def _made(
         remedy = "mount that storage as a file system, and give the path"
         wanted = f"a folder that all machines share for {executor}, found the URL {url}"
         raise UserError(f"out: expected {wanted}; {remedy}")
-    from hopscope.runs.mirror import fetch, mirror
+    from hopscope.runs.mirror import NoMirror, fetch, mirror
 
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = caches / "hopscope" / "runs" / hashlib.sha256(url.encode()).hexdigest()[:12]
     run = RunFolder.named(root, study, record["identity"])
-    with contextlib.suppress(UserError):  # nothing is there, or nothing can be reached: which is told next
+    with contextlib.suppress(NoMirror):
         fetch(f"{url.rstrip('/')}/{study}/{run.path.name}", root)
     mirror(run.create(record), url)
     say(f"working in {run.path}; a copy is kept at {url}")
     return run, lambda run: mirror(run, url)
+
+
+def _check_device(folder: RunFolder, place: Place) -> None:
+    if any(unit.job["device"] == "cuda" and not unit.is_whole for unit in folder.units):
+        try:
+            place.device("cuda")
+        except UserError:
+            found = "a GPU, on which the run was begun, found none; go on where there is one"
+            raise UserError(f"{folder.path}: expected {found}") from None
 
 
 def _loaded(study: Any) -> Loaded:

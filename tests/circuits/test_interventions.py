@@ -240,8 +240,8 @@ def test_values_are_written_as_json(value):
         (AblateMLP(layer=0, rows={"colour": 1}, by="zero"), r"role: expected one of \['kind', 'slot'\]"),
         (ReplacePattern(layer=0, by=Related(relation="next")), r"relation: expected one of \['past'\]"),
         (
-            ReplacePattern(layer=0, by=Matrix(weights=((1.0,),))),
-            r"matrix: expected shape \(7, 7\), found \(1, 1\)",
+            ReplacePattern(layer=0, by=Matrix(weights=((1.0,), (1.0, 2.0)))),
+            r"matrix: expected shape \(7, 7\), found rows of \[1, 2\] numbers",
         ),
         (
             SwapAttention(layer=0, first=Site(roles=KIND), second=SLOT),
@@ -264,6 +264,16 @@ def test_a_missing_mlp_or_position_code():
         model.intervene(batch, [AblateMLP(layer=0, by="zero")])
     with pytest.raises(UserError, match="site: expected a site of this model, found 'hook_pos_embed'"):
         model.intervene(batch, [SwapValues(layer=0, what="position", first=SLOT, second=PARTNER)])
+
+
+def test_exchanges_of_other_positions_add_up():
+    model, batch = model_of(), batch_of()
+    sites = [Site(roles={"slot": number}) for number in range(4)]
+    one, other = (SwapValues(layer=1, what="stream", first=a, second=b) for a, b in (sites[:2], sites[2:]))
+    both_ways = [model.intervene(batch, each) for each in ([one, other], [other, one])]
+    torch.testing.assert_close(*both_ways)
+    for alone in (one, other):
+        assert (both_ways[0] - model.intervene(batch, [alone])).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 import math
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.criterion import Criterion, criterion_of, lowest_floors
-from hopscope.circuits.execution import Execution
+from hopscope.circuits.execution import Execution, _index
 from hopscope.circuits.grammar import Grammar, Rows
 from hopscope.circuits.interventions import ReplacePattern
 from hopscope.circuits.path_patching import PathPatching, exchanged, resampled
@@ -506,3 +507,14 @@ def test_counterfactuals_unlike_the_inputs_are_one_clear_line():
     reader = Reader(sum_model(Sum()), Wrong(), QUICK)
     with pytest.raises(UserError, match=r"Wrong.counterfactuals: 'x': expected inputs as those of the batch"):
         exchanged(Wrong(), reader._rows, reader.fresh.grammar.batch, reader.fresh)
+
+
+def test_a_role_that_the_samples_lack_has_no_rows():
+    positions = np.zeros(3, dtype=bool)
+    assert torch.arange(3.0)[_index(positions)].numel() == 0
+
+
+@pytest.mark.parametrize("field", ["samples", "validation", "orders", "random_circuits", "seed"])
+def test_a_field_out_of_range_is_one_line(field):
+    with pytest.raises(UserError, match=f"ReaderConfig: {field}: expected greater than or equal to"):
+        ReaderConfig(**{field: -1})

@@ -231,6 +231,13 @@ def test_the_order_of_members_does_not_matter(order):
     assert found.verdict == YES and found.value == pytest.approx(0.94)
 
 
+def test_a_number_for_each_member_is_of_its_seed_however_it_is_given():
+    run = members(5, 2)
+    for value in ([1.0] * 10, Samples([1.0] * 10)):
+        found = judged(value, run=run, rule="mean")
+        assert found.verdict == "inconclusive" and "10 seeds are needed" in found.words
+
+
 @pytest.mark.parametrize("unit", ["seed", "run", "member"])
 def test_a_claim_cannot_count_more_than_there_is(unit):
     with pytest.raises(

@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results"
 RUNS = sorted(path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("claims.json"))
 OLDER = {"formation/laptop", "recall/laptop", "reduced/laptop"}
-"""Runs of studies that had other claims than the examples of their names have today: they are read, not judged again."""
+"""Runs of studies that had other claims than the examples of today: they are read, not judged again."""
 
 MOST_BYTES, MOST_FILES = 20_000_000, 250
 

@@ -76,6 +76,10 @@ def test_a_member_is_saved_and_opened_again(tmp_path):
     (tmp_path / "new" / "notes.txt").touch()
     with pytest.raises(UserError, match=r"expected a new folder, or an earlier export, found notes\.txt"):
         save(model, tmp_path / "new", {})
+    weights = tmp_path / "new" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(UserError, match="expected a model that Hopscope wrote"):
+        load(tmp_path / "new")
     (tmp_path / "new" / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match="expected a model that Hopscope wrote"):
         load(tmp_path / "new")

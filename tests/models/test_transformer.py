@@ -258,6 +258,12 @@ def test_bad_inputs_are_told_in_one_line(inputs):
         model(inputs)
 
 
+def test_vectors_of_another_kind_are_told_in_one_line():
+    model = Transformer.initial(config_of(input_kind="vectors", input_size=5), 0)
+    with pytest.raises(UserError, match=r"inputs: expected float32 vectors .*, found float64"):
+        model(torch.zeros(2, 13, 5, dtype=torch.float64))
+
+
 def test_a_member_s_wrong_id_is_not_another_member_s():
     ensemble = Transformer.initial(config_of(input_size=19), torch.tensor([3, 5]))
     for wrong in (19, -1):

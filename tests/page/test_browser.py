@@ -67,6 +67,23 @@ def test_it_can_be_read_with_the_keyboard(make, visit):
     assert "reads" in opened.locator("figure.explorer .cell-value").inner_text()
 
 
+def test_an_arrow_goes_to_the_next_number_of_its_part(make, visit):
+    template = (
+        "# A\n\nWhy?\n\n# The numbers\n\n## One\n\n{{ table(['loss']) }}\n\n## Two\n\n{{ table(['loss']) }}"
+    )
+    opened = visit(page(make(template=template)))
+    opened.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    parts = opened.locator("section .part").all()
+    assert len(parts) == 2
+    for part in parts:
+        numbers = part.locator(".number")
+        assert numbers.count() > 2 and part.locator(".number[tabindex='0']").count() == 1
+        numbers.first.focus()
+        for place in (1, 2):
+            opened.keyboard.press("ArrowRight")
+            assert numbers.nth(place).evaluate("each => each === document.activeElement")
+
+
 def test_a_circuit_stands_beside_the_answer(make, visit):
     asked = "{% call answer(figure_names[:1], circuit=True) %}So it is.{% endcall %}"
     template = f"# Chains\n\nWhy?\n\n{asked}\n\n{{{{ circuits() }}}}"

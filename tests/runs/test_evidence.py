@@ -175,6 +175,7 @@ UNANSWERED = [
     (lambda e: e.last("loss", step=5), r"a step that is there \(0, 7, 13\), found 5"),
     (lambda e: e.last("loss", configuration="thre"), r"\(one, three\), found 'thre'; did you mean three\?"),
     (lambda e: e.last("to_source", layer=[0, 1], head=0), "several at its last step"),
+    (lambda e: e.curve("to_source", layer=[0, 1], head=0), "several at its last step"),
 ]  # fmt: skip
 
 

@@ -115,6 +115,17 @@ def test_another_run_is_never_overwritten(url, finished, tmp_path):
     assert TINY.content(fetch(url, tmp_path / "zwei")[0]) == TINY.content(finished)
 
 
+def test_a_list_that_was_cut_short_is_made_again(url, server, finished, tmp_path):
+    mirror(finished, url)
+    file = f"{server.place}/tiny/{finished.path.name}/mirror.json"
+    server.system.pipe_file(file, server.system.cat_file(file)[:40])
+    other = RunFolder.named(tmp_path, "tiny", TINY.IDENTITY).create({**TINY.CONFIG, "registration": {}})
+    with told("found another run; name another URL"):
+        mirror(other, url)
+    mirror(finished, url)
+    assert TINY.content(fetch(url, tmp_path / "zwei")[0]) == TINY.content(finished)
+
+
 @pytest.mark.parametrize("most", [0, 1, 5])
 def test_a_server_that_fails_is_one_line_and_loses_nothing(url, server, most, finished, tmp_path):
     before = TINY.content(finished)

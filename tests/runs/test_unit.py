@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,3 +154,14 @@ def test_a_full_disk_is_told_and_what_was_kept_stays(run, monkeypatch):
             write()
     monkeypatch.undo()
     assert unit.latest()[0] == 7 and unit.is_whole and not list(unit.path.rglob("*.tmp"))
+
+
+def test_taking_over_that_was_interrupted_is_taken_up_again(run, tmp_path):
+    unit, elsewhere = run.units[0], run.path.parent / "0123456789ab"
+    own = replace(unit, path=elsewhere / "units" / unit.name, run_path=elsewhere)
+    own.take_over()
+    assert own.steps == unit.steps
+    for step in (0, 1):
+        (own.path / "checkpoints" / f"00000000{step}.safetensors").unlink()
+    own.take_over()
+    assert own.steps == unit.steps and own.latest()[0] == unit.steps[-1]

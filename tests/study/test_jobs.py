@@ -123,6 +123,30 @@ def test_the_record_gives_study_job_and_task_back(study, folder):
     assert (run.config["preset"], run.config["registration"]) == ("smoke", {})
 
 
+def test_what_follows_from_other_fields_follows_in_a_run_that_is_opened_too(study, folder):
+    made = study(training=Training(steps=1000), vary={"training.steps": [7, 1000]}, options=Wishes)
+    again = fitted(Loaded(study(options=Wishes)), folder(made)).study
+    for now, then, job in zip(again.grid(), made.grid(), plan(made)[::2], strict=True):
+        assert again.of(now).training == made.of(then).training == job.training
+    assert [again.of(each).training.warmup_steps for each in again.grid()] == [0, 100]
+
+
+def test_units_are_shared_unless_what_training_records_may_differ(study):
+    early = measure(lambda context: {"x": context.options.deepest}, name="early", when="training")
+    for measures, shared in (([], 2), ([early], 0)):
+        made = [study(options=Wishes(deepest=number), measures=measures) for number in (2, 3)]
+        names = [{job.name for job in plan(each)} for each in made]
+        assert len(names[0] & names[1]) == shared
+
+
+def test_no_option_that_varies_is_called_as_a_column_of_the_evidence(study):
+    class Clashing(Config):
+        layer: int = 0
+
+    with pytest.raises(UserError, match="no column of the evidence is called after, found 'layer'"):
+        study(options=Clashing(), vary={"layer": [0, 1]})
+
+
 def test_a_run_is_found_by_its_file_whose_task_must_be_the_same(tmp_path, folder, monkeypatch):
     text = (
         "import hopscope as hs\nclass Mine(hs.tasks.Permutation):\n"

@@ -4,6 +4,7 @@ import linecache
 import os
 import sys
 from importlib.metadata import EntryPoint
+from types import ModuleType
 
 import pytest
 
@@ -84,6 +85,15 @@ def test_an_entry_point_that_fails_is_one_line(monkeypatch, write, text, words):
     with pytest.raises(UserError) as error:
         load("broken")
     assert words in str(error.value) and "\n" not in str(error.value) and "broken_point" in str(error.value)
+
+
+def test_a_script_that_imports_a_study_is_not_its_home(write, monkeypatch):
+    file = write("a_home.py")
+    made = load("a_home:study").study
+    script = ModuleType("__main__")
+    script.__file__, script.study = str(write("a_script.py")), made
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    assert loaded_as(made).file == file
 
 
 def test_a_file_is_loaded_once_for_each_content(write):

@@ -115,10 +115,15 @@ def test_presets_and_what_is_chosen(study):
     assert (made.chosen().seeds, made.chosen().options.deepest) == (3, 7)
     assert (made.chosen("deep").seeds, made.chosen("deep").grid()[0].label) == (2, "layers 5")
     assert made.chosen("laptop", {"seeds": 5, "model.width": 12}).seeds == 5
-    with pytest.raises(
-        UserError, match=r"model.layers: expected a field that the configurations .* leave open"
-    ):
-        made.chosen("deep", {"model.layers": 3})
+    fixed = study(options=Wishes, fixed=("task.length",), presets={"far": {"task.length": 5}})
+    assert fixed.chosen("far").task.length == 5 and "task.length" not in {
+        each.name for each in fixed.fields()
+    }
+    for refuses, field in ((made, "model.layers"), (fixed, "task.length")):
+        with pytest.raises(UserError, match=f"{field}: expected a field that the study .* leaves open"):
+            refuses.chosen(None, {field: 3})
+    with pytest.raises(UserError, match=r"fixed: no field 'task\.lenth'; did you mean 'task\.length'"):
+        study(fixed=("task.lenth",))
     with pytest.raises(
         UserError, match="preset: expected one of laptop, deep, found 'paper'; see hopscope studies"
     ):

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -207,6 +208,33 @@ def test_floors_of_graphs_are_reached_by_what_they_name(chains, data, order):
             mean = (symbols[:, :, None] * values[..., None]).sum(3) / values.sum(3)[..., None]
             error = (right[name] - mean).square().mean().item()
             assert error == pytest.approx(floors[f"loss_{name}"][floor], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("fields", "floor"),
+    [
+        ({"shares": (1.0, 0.1)}, 0.767),
+        ({"targets": ("y",), "schedule": ((100, ("z",)),)}, 0.75),
+        ({}, 0.84375),
+    ],
+)
+def test_a_floor_counts_symbols_as_the_loss_does(fields, floor):
+    nodes = [{"name": "x"}, {"name": "y", "parents": ["x"]}, {"name": "z", "parents": ["x", "y"]}]
+    assert Retrieval(nodes=nodes, chains=4, **fields).floors()["position"] == pytest.approx(floor, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "task", [Permutation(values=5), Retrieval(steps=2, chains=3)], ids=["classes", "vectors"]
+)
+def test_weights_count_in_tasks_made_of_ours(task):
+    batch = draw(task, SEEDS, "probe", 0, 7)
+    weights = torch.rand(*batch.targets.shape[:2], len(task.shape().readout))
+    weighted, predictions = (
+        replace(batch, weights=weights),
+        torch.randn(*batch.targets.shape[:3], task.shape().output_size),
+    )
+    found = task.parts(predictions, weighted)["loss"]
+    torch.testing.assert_close(found, default_parts(predictions, weighted)["loss"])
 
 
 @settings(max_examples=25)

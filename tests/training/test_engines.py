@@ -308,7 +308,7 @@ WANTING = [
     ("low-rank", Tokens(), NARROW, "inputs that are vectors"),
     ("low-rank", Vectors(), NARROW.model_copy(update={"positions": "learned"}), "no learned positions"),
     ("low-rank", Vectors(), STACK, "no MLPs"),
-    ("shallow", Tokens(), LAYER, "the losses of Permutation"),
+    ("shallow", Tokens(), LAYER, "the samples and losses of Permutation"),
     ("shallow", PERMUTED, STACK, "one causal post-norm layer"),
     ("shallow", PERMUTED, LAYER.model_copy(update={"causal": False}), "one causal post-norm layer"),
     ("shallow", PERMUTED, LAYER.model_copy(update={"activation": "gelu"}), "an MLP with relu"),

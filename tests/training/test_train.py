@@ -217,6 +217,30 @@ def test_parts_that_are_no_losses_are_refused(parts, found, training, monkeypatc
         trained("deep", training, engine="autograd", evaluate=lambda ensemble: ())
 
 
+@pytest.mark.parametrize("made", [torch.mean, lambda share: share[:, None].expand(-1, 2), lambda share: 0.5])
+def test_scores_that_are_not_one_for_each_member_are_refused(made, training, monkeypatch):
+    scores = {"scores": lambda task, predictions, batch: {"share": made(predictions.flatten(1).mean(1))}}
+    monkeypatch.setattr(Vectors, "scores", scores["scores"])
+    evaluate = {"evaluate": lambda ensemble: ()}
+    for more in ({}, evaluate):
+        with pytest.raises(UserError, match=r"share: expected a number for each member, \[3\], found "):
+            trained("deep", training, engine="autograd", **more)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        (10**17, "at most 10,000 seeds"),
+        ([1.5], "found 1.5"),
+        ([-1], "found -1"),
+        ([2**63], "found 9223372036"),
+    ],
+)
+def test_seeds_that_are_none_are_refused_at_once(seeds, words, training):
+    with pytest.raises(UserError, match=f"seeds: expected .*{words}"):
+        train(*CASES["autograd"], training, seeds, engine="autograd")
+
+
 @pytest.mark.parametrize(("seeds", "own"), [(0, None), ([], None), ([5], [7, 11]), ([5, 7], [11])])
 def test_seeds_are_refused_where_none_or_another_number_starts(seeds, own, training):
     """One member's samples would have trained two."""

@@ -272,7 +272,9 @@ def _index(rows: Positions) -> Any:
     # Some positions as an index: a slice where they follow one another in equal steps.
     places = rows.nonzero()[0].tolist()
     steps = {after - before for before, after in pairwise(places)}
-    return slice(places[0], places[-1] + 1, *steps) if places and len(steps) < 2 else torch.tensor(places)
+    if places and len(steps) < 2:
+        return slice(places[0], places[-1] + 1, *steps)
+    return torch.tensor(places, dtype=torch.int64)  # none of a role that the samples lack
 
 
 def _put(x: Tensor, rows: Positions, new: Tensor) -> Tensor:

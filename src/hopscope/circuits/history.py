@@ -92,7 +92,7 @@ def trained_again(
         member: an ensemble of that member alone, which knows its task, data seed and step.
         training: as it was trained.
         clamps: see `Clamps`; one that names what does not exist is a `UserError`.
-        steps: how many to take at most, of which none after the training's own last.
+        steps: how many to take, on to the next checkpoint, of which none after the training's own last.
         every: steps between evaluations, on so many held-out samples.
 
     Returns:

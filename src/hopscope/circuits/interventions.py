@@ -166,7 +166,9 @@ class SwapValues(_OfHeads):
     second: Site
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
-        here, source = self._here(model, batch)[..., None], _exchanged(self, batch)[..., None]
+        source = _exchanged(self, batch)
+        moves = source != torch.arange(source.shape[-1], device=source.device)
+        here, source = (self._here(model, batch) & moves[..., None])[..., None], source[..., None]
         layer = cast(Layer, model.layers[self.layer])
         entering, seen = self._at("hook_resid_pre"), dict[str, Tensor]()
         part = {"symbol": "hook_embed", "position": "hook_pos_embed", "stream": entering}[self.what]

@@ -63,14 +63,14 @@ class ReaderConfig(Config):
 
     threshold: float | None = None
     proof: Literal["both", "rules"] = "both"
-    samples: int | None = None
-    validation: int | None = None
-    orders: int = 4
-    further_orders: int = 0
-    most_circuits: int = 12
-    random_circuits: int = 20
+    samples: int | None = Field(None, ge=1)
+    validation: int | None = Field(None, ge=1)
+    orders: int = Field(4, ge=0)
+    further_orders: int = Field(0, ge=0)
+    most_circuits: int = Field(12, ge=0)
+    random_circuits: int = Field(20, ge=0)
     searched: float = Field(0.75, gt=0.0, le=1.0)
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=1 << 62)
 
     @property
     def modes(self) -> tuple[Mode, ...]:

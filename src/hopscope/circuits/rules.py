@@ -214,9 +214,10 @@ def _keys(rule: Rule, batch: Batch, causal: bool, own: Tensor | None, rows: Tens
     found, length = visible(batch, causal), batch.inputs.shape[2]
     here = torch.arange(length, device=found.device)
     if isinstance(rule, Matrix):
+        sizes = [len(row) for row in rule.weights]
+        if sizes != [length] * length:
+            raise UserError(f"matrix: expected shape {(length, length)}, found rows of {sizes} numbers")
         found = torch.tensor(rule.weights, device=found.device)
-        if found.shape != (length, length):
-            raise UserError(f"matrix: expected shape {(length, length)}, found {tuple(found.shape)}")
     elif isinstance(rule, Identity):
         found = found & (here[:, None] == here)
     elif isinstance(rule, Related):

@@ -93,7 +93,7 @@ class Samples:
     Attributes:
         values: a number for each thing that was measured, or a pair of numbers for a correlation; kept as an array.
             `None` and NaN are missing: they should be there.  ±inf is censored: it was watched for and never came.
-        unit: what one number stands for; `case` means that these are all cases there are: no interval.
+        unit: what one number stands for; `case` means that these are all cases there are (`always`: no interval).
         cluster: for each value, a name of what is resampled together; those of one seed always are.
         error: rule `always`: how far a value may lie from the truth, for all values or for each.
         interval: 95 % interval of the mean, where the claim knows a better one than the bootstrap (Wilson, …).
@@ -179,7 +179,7 @@ class Claim(Config):
             the evidence that gives that.  With `readings_agree` all must give one verdict.
         kind: `existence` is said of a source's own models, `general` of all, under every completion of a recipe.
         controls, must_not: name → value function of what should show nothing, and the criterion it must not meet: by
-            default that of all parts; with `None` it is only shown.
+            default that of all parts, if they have one; with `None` it is only shown.
         structural: whether the claim follows from the architecture or a theorem, or the words for that.
         trust: what a reader must trust to believe the verdict.
         summary: function of the parts' judgements, by name, whose sentence stands in place of all their words.

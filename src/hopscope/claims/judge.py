@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
         last = told[-1][0]
         asked, key = ([*last.parts], last.need) if last.kind is None else ([*COMPLETIONS], last.kind)
         silent = [name for name in COMPLETIONS if name not in asked]
-        settling = [own for own in ran.values() if own.verdict == _ENOUGH[key]]
+        settling = [own for own in ran.values() if own.verdict == _ENOUGH.get(key)]
         # What each run found, and what it lacks, stands in its own ledger.
         shown = [*settling, *ran.values()][0].model_copy(update={"words": "", "lacks": ()})
         whole = _over_completions(key, shown, ran, silent)
@@ -198,7 +199,7 @@ def _over_completions(kind: Any, shown: Judgement, ran: _Judgements, silent: Seq
     left = [name for name in COMPLETIONS if name not in {*ran, *silent}]
     words = "; ".join(filter(None, [shown.words, _by_verdict(ran)]))
     lacks = [f"not run: {', '.join(left)}"] if left else []
-    if _ENOUGH[kind] in verdicts:
+    if _ENOUGH.get(kind) in verdicts:
         return _with(shown, _ENOUGH[kind], "; ".join([words, *lacks]))
     return _with(shown, "inconclusive" if left or len(verdicts) > 1 else verdicts.pop(), words, *lacks)
 
@@ -325,6 +326,8 @@ def _samples(claim: Claim, what: str, part: str, found: Any, evidence: Any) -> S
     try:
         if not isinstance(found, Samples):
             found = Samples(found, members=None if is_series(found) else members)
+        elif found.unit == "member" and found.members is None and len(found.values) == len(members):
+            found = replace(found, members=members)
     except UserError as error:
         raise UserError(f"claim {claim.id!r}: {what}: {error}") from None
     n, own = len(found.values), found.members or ()

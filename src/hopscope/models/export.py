@@ -143,13 +143,14 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
 
 def load(folder: Path | str) -> Transformer:
     """The model of a folder that `save` wrote as a state dict; a `UserError` if it holds none."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     at = Path(folder)
     try:
         config = TransformerConfig.model_validate_json((at / "config.json").read_bytes())
         return Transformer(config).load(load_file(at / "model.safetensors"))
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         words = f"expected a model that Hopscope wrote, found {type(error).__name__}; check the folder"
         raise UserError(f"{at}: {words}") from error
 

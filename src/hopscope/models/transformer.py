@@ -111,8 +111,8 @@ class Transformer(nn.Module):
         leads = [()] if members is None else [(), (1,), (members,)]
         axes, shape = 2 + len(features), getattr(inputs, "shape", ())
         fits = len(shape) >= axes and shape[:-axes] in leads and shape[-axes:][2:] == features
-        ids = torch.int32, torch.int64
-        typed = fits and (inputs.is_floating_point() if features else inputs.dtype in ids)
+        types = (self.readout.weight.dtype,) if features else (torch.int32, torch.int64)
+        typed = fits and isinstance(inputs, Tensor) and inputs.dtype in types
         if not typed or not 1 <= shape[1 - axes] <= config.length:
             sizes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
             lead = f", with or without an axis of 1 or {members} members before" if members else ""

@@ -182,7 +182,7 @@ class Evidence:
     def curve(self, metric: str, split: str = "held_out", **where: Any) -> "pd.DataFrame":
         """Values of a metric by step (rows) and member (columns); arguments and errors as in `last`."""
         frame, members = self._numbers(metric, {"split": split, **where})
-        if frame["measure"].nunique() > 1:
+        if frame["measure"].nunique() > 1 or frame.duplicated(["member", "step"]).any():
             raise _ambiguous(metric, frame)
         return frame.pivot(index="step", columns="member", values="value").reindex(columns=members)
 

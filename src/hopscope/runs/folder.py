@@ -121,6 +121,10 @@ class RunFolder:
             raise UserError(f"{self.path / name}: expected the content that was written, {found}; {again}")
         return content
 
+    def reopen(self) -> None:
+        """Count a finished run as unfinished until `finish`, as files that belong together are written anew."""
+        files.remove(self.path / _MANIFEST)
+
     def finish(self) -> None:
         """Write the manifest, with the digests that units were sealed with; `UserError`: a unit is not whole."""
         files.sweep(self.path)

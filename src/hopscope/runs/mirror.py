@@ -15,6 +15,10 @@ from hopscope.runs.folder import RunFolder
 _LIST, _CONFIG, _MANIFEST = "mirror.json", "config.json", "manifest.json"
 
 
+class NoMirror(UserError):
+    """Nothing is kept at an address."""
+
+
 def mirror(run: RunFolder, url: str) -> None:
     """Send the record and the whole units of a run to `URL/<study>/<name>`; what is there already is not sent again.
 
@@ -24,6 +28,8 @@ def mirror(run: RunFolder, url: str) -> None:
         here, there = digests_in(run.path, ("units/",)), _listed(system, place)
         for unit in run.units:
             here |= unit.digests
+        if not there and system.exists(f"{place}/{_CONFIG}"):  # a list that was cut short
+            there = {_CONFIG: sha256(system.cat_file(f"{place}/{_CONFIG}"))}
         if there.get(_CONFIG, here[_CONFIG]) != here[_CONFIG]:
             raise UserError(f"{place}: expected a mirror of {run.path}, found another run; name another URL")
         changed = [name for name in here if there.get(name) != here[name]]
@@ -51,7 +57,7 @@ def fetch(url: str, root: Path) -> list[RunFolder]:
                 _fetch(run, system, there)
             runs.append(run)
         if not runs:
-            raise UserError(f"{place}: expected a mirror of a run, found none; check the address")
+            raise NoMirror(f"{place}: expected a mirror of a run, found none; check the address")
     return runs
 
 
@@ -78,7 +84,9 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
 
 def _listed(system: Any, place: str) -> dict[str, str]:
     path = f"{place}/{_LIST}"
-    return dict(json.loads(system.cat_file(path))["files"]) if system.exists(path) else {}
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # the list was cut short, and is made anew
+        return dict(json.loads(system.cat_file(path))["files"]) if system.exists(path) else {}
+    return {}
 
 
 @contextlib.contextmanager

@@ -95,9 +95,10 @@ class UnitFolder:
 
         Units of one name are the same training: runs share them that differ in seeds, or in what they measure.
         """
-        for path in () if self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
+        for path in () if 0 in self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
             if replace(self, path=path, run_path=path.parents[1]).is_whole:
-                for file in sorted(path.glob("checkpoints/*")):
+                # Step 0 last: without it the unit has not begun.
+                for file in sorted(path.glob("checkpoints/*"), reverse=True):
                     content = files.read_bytes(file, "try again")
                     files.write_atomic(self.path / "checkpoints" / file.name, content)
                 return

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 SHALLOW_MEMBERS = 16
 """Members of a unit of the shallow engine, whose step costs more for the first member than for further ones."""
 
+_DERIVED = (
+    "model",
+    "training",
+)  # whose fields that were not given follow from the completion, and from each other
+
 NUMBERS = 1
 """Version of the numbers that equal runs give, part of every run's identity: raised where a change moves the golden
 values of the tests by more than rounding, so that a run of before is not continued by code that computes otherwise."""
@@ -117,6 +122,9 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
             )
             for each, _ in cells for seed in study.seeds_of(each)
         ]  # fmt: skip
+        # What is recorded in training may hang on the options.
+        watching = here.options is not None and any(each.when == "training" for each in study.measures)
+        watched = [here.options.model_dump(mode="json")] if watching else []
         most = {"cpu": SHALLOW_MEMBERS if engine == "shallow" else 1}.get(device, len(members))
         size = study.members_per_unit or most
         for some in (members[start : start + size] for start in range(0, len(members), size)):
@@ -125,7 +133,13 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
                 model=here.model, training=here.training, held_out=here.held_out, engine=engine, device=device,
             )  # fmt: skip
             drawn = [(each.seed, each.init_seed, each.data_seed) for each in some]
-            decides = [job.model_dump(mode="json", exclude={"name", "members"}), drawn, source, NUMBERS]
+            decides = [
+                job.model_dump(mode="json", exclude={"name", "members"}),
+                drawn,
+                source,
+                NUMBERS,
+                *watched,
+            ]
             name = sha256(canonical_json(decides).encode())[:12]
             own = tuple(each.model_copy(update={"unit": name}) for each in some)
             jobs.append(job.model_copy(update={"name": name, "members": own}))
@@ -146,6 +160,9 @@ def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> di
         "question": study.question,
         "preset": preset,
         "identity": own,
+        "given": {
+            name: sorted(getattr(study, name).model_fields_set) for name in _DERIVED if study.task is not None
+        },
         "members": [each.model_dump(mode="json") for job in jobs for each in job.members],
         "units": [each.model_dump(mode="json", exclude={"members"}) for each in jobs],
         "registration": registered(study.all_claims()),
@@ -176,8 +193,10 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
     grid = [Configuration(**each) for each in own["grid"]]
     with loaded.naming():
         try:
-            fields = {name: own[name] for name in ("model", "training", "held_out")}
+            fields = {"held_out": own["held_out"]}
             if study.task is not None:
+                given = run.config.get("given", own)
+                fields |= {name: {field: own[name][field] for field in given[name]} for name in _DERIVED}
                 fields["task"] = type(study.task).model_validate(own["task"]["fields"])
                 fields["completion"] = own["completion"]
             if study.options is not None:

@@ -103,7 +103,8 @@ def studies_in(reference: str) -> dict[str, Loaded]:
 
 def loaded_as(study: Study) -> Loaded:
     """A study that is at hand, with the reference by which another process finds it, if one does."""
-    for module in list(sys.modules.values()):
+    # A script that imports the study comes after the module that has it.
+    for module in sorted(sys.modules.values(), key=lambda each: getattr(each, "__name__", "") == "__main__"):
         file = getattr(module, "__file__", None)
         if isinstance(module, ModuleType) and str(file).endswith(".py"):
             for name, value in list(vars(module).items()):

@@ -15,6 +15,7 @@ from hopscope.claims.claim import Claim
 from hopscope.config import Config, OneLine, check_seeds, given_of, in_words, unknown_field, validation_line
 from hopscope.errors import UserError
 from hopscope.models.config import Model
+from hopscope.runs.evidence import COLUMNS
 from hopscope.study.measure import in_order
 from hopscope.tasks.task import Task
 from hopscope.training.config import DEFAULT, CompletionName, Training, completed
@@ -90,6 +91,7 @@ class Study(BaseModel, metaclass=OneLine):
             grid, in place of `vary`.  It is called before anything is written, also where nothing is trained: it may
             refuse options by a `UserError`.
         options: a frozen model of fields of its own; they are flags, and part of the run's identity.
+        fixed: dotted fields that labels, claims or the page count on: no flags, though a preset may change them.
         seeds: number of seeds 0 … seeds - 1 of every configuration.
         measures: what is measured of the members.
         claims, figures: what is claimed of them, and functions from evidence to a chart; or a function (likewise) that
@@ -114,6 +116,7 @@ class Study(BaseModel, metaclass=OneLine):
     vary: dict[str, tuple[Any, ...]] = {}
     configurations: Callable[..., Iterable[Configuration]] | None = None
     options: BaseModel | None = None
+    fixed: tuple[str, ...] = ()
     seeds: int = Field(4, ge=1)
     measures: tuple[Any, ...] = ()
     claims: tuple[Claim, ...] | Callable[[Any], Iterable[Claim]] = ()
@@ -162,6 +165,8 @@ class Study(BaseModel, metaclass=OneLine):
         for preset, fields in self.presets.items():
             for name in fields:
                 self._place(name, f"preset {preset!r}: ")
+        for name in self.fixed:
+            self._place(name, "fixed: ")
         if self.vary and self.configurations is not None:
             raise ValueError("vary: expected either vary or configurations, found both")
         if empty := [name for name, values in self.vary.items() if not values]:
@@ -237,11 +242,11 @@ class Study(BaseModel, metaclass=OneLine):
         return found
 
     def check_open(self, names: Iterable[str]) -> None:
-        """Refuse fields that would have no effect, because all configurations give them, by a `UserError`."""
+        """Refuse fields that are fixed, or that all configurations give, by a `UserError`."""
         asked = {*map(_short, names)}
         if asked and (given := asked & self._pinned()):
-            wanted = f"a field that the configurations of the study {self.name!r} leave open"
-            raise UserError(f"{min(given)}: expected {wanted}, found one that all give; leave it out")
+            wanted = f"a field that the study {self.name!r} leaves open"
+            raise UserError(f"{min(given)}: expected {wanted}, found one that it gives itself; leave it out")
 
     def _pinned(self) -> set[str]:
         try:
@@ -249,7 +254,7 @@ class Study(BaseModel, metaclass=OneLine):
         except UserError:  # which is told when the run is planned; help and other fields do not wait for it
             grid = []
         given = [{*map(_short, each.overrides)} for each in grid]
-        return set.intersection(*given) if given else set()
+        return {*self.fixed, *(set.intersection(*given) if given else ())}
 
     def preset(self, name: str | None = None) -> str | None:
         """The preset that is meant: the one that is named (`UserError`: there is none), else `laptop` if it exists."""
@@ -289,6 +294,9 @@ class Study(BaseModel, metaclass=OneLine):
             raise UserError(f"study {self.name!r}: {what}: expected {wanted}, found {len(found) or 'none'}")
         found = [each if each.label else each.model_copy(update={"label": self.name}) for each in found]
         self._check_different(what, "labels", [each.label for each in found])
+        if clash := {_short(name) for each in found for name in each.overrides} & {*COLUMNS}:
+            wanted = f"fields that no column of the evidence is called after, found {min(clash)!r}"
+            raise UserError(f"study {self.name!r}: {what}: expected {wanted}; give this option another name")
         for each in found:
             try:
                 self.of(each)

@@ -128,9 +128,9 @@ class Permutation(Task):
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Cross-entropy in nats: the mean over the V predictions (presentation, section 4), and that of each step."""
-        from hopscope.tasks.batch import terms
+        from hopscope.tasks.batch import terms, weighted
 
-        by_step = terms(predictions, batch).mean(1)
+        by_step = weighted(terms(predictions, batch), batch).mean(1)
         steps = {f"loss_step_{step}": loss for step, loss in enumerate(by_step.unbind(-1), 1)}
         return {"loss": by_step.mean(-1), **steps}
 

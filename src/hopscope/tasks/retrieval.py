@@ -143,9 +143,11 @@ class Retrieval(Task):
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Mean squared error per dimension, in which weights count, and of each symbol apart (section 7)."""
+        from hopscope.tasks.batch import weighted
+
         squared = (predictions - batch.targets).square()
         of_symbols = squared.unflatten(-1, (len(self.asked), -1)).mean((1, 2, 4))
-        loss = of_symbols.mean(-1) if batch.weights is None else (squared * batch.weights).mean((1, 2, 3))
+        loss = of_symbols.mean(-1) if batch.weights is None else weighted(squared, batch).mean((1, 2, 3))
         parts = zip(self.asked, of_symbols.unbind(1), strict=True)
         return {"loss": loss, **{f"loss_{name}": part for name, part in parts}}
 
@@ -187,7 +189,10 @@ class Retrieval(Task):
             keys = len(self.parents[node])
             known = {f"keys_{known}": 1.0 - self.chains ** float(known - keys) for known in range(keys)}
             floors[f"loss_{name}"] = {"zero": 1.0, "position": known.pop("keys_0"), **known}
-        no_key = sum(each["position"] for each in floors.values()) / len(floors)
+        first = self.stages[min(self.stages)]
+        counts = self.shares or [float(node in first) for node in self.asked.values()]
+        each = zip(counts, floors.values(), strict=True)
+        no_key = sum(count * of["position"] for count, of in each) / sum(counts)
         accuracies = {f"accuracy_{name}": {"guess": 1.0 / self.chains} for name in self.asked}
         return {"zero": 1.0, "position": no_key, **floors, **accuracies}
 

@@ -1,6 +1,6 @@
 """Samples of any task, the check that it keeps what it promises, and what a model is worth on them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -80,11 +80,22 @@ def has_standard_loss(task: Task) -> bool:
     return own is Task or bool(vars(own).get("standard_loss", False))
 
 
+def by_member(found: Mapping[str, Any], members: int) -> dict[str, Float[Tensor, " member"]]:
+    """What `parts` or `scores` gave; `UserError`: something else than a number for each member."""
+    for name, values in found.items():
+        if not isinstance(values, Tensor) or values.shape != (members,):
+            shown = f"shape {[*values.shape]}" if isinstance(values, Tensor) else type(values).__name__
+            raise UserError(
+                f"{name}: expected a number for each member, [{members}], found {shown}; mend the task"
+            )
+    return dict(found)
+
+
 def losses(task: Task, predictions: Predictions, batch: Batch) -> dict[str, Float[Tensor, " member"]]:
     """The task's parts and scores; of each group of the batch besides as `metric@group`, NaN of an empty one."""
 
     def measured(some: Tensor, of: Batch) -> dict[str, Tensor]:
-        return {**task.scores(some.detach(), of), **task.parts(some, of)}
+        return by_member({**task.scores(some.detach(), of), **task.parts(some, of)}, len(some))
 
     whole = measured(predictions, batch)
     found = dict(whole)

@@ -20,6 +20,7 @@ from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.models.config import Model
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task, draw
+from hopscope.tasks.samples import by_member
 from hopscope.training import engines
 from hopscope.training.config import Training
 from hopscope.training.optimiser import Optimiser
@@ -94,12 +95,14 @@ def train(
     Returns:
         The members after the last step, with their task and seeds; a diverged one keeps its weights from before.
     """
+    check_seeds("seeds", seeds if isinstance(seeds, int) else len(seeds))
     numbers = [*range(seeds)] if isinstance(seeds, int) else [*seeds]
-    check_seeds("seeds", len(numbers))
     drawn, config = [*(init_seeds or numbers)], model.for_task(task.shape())
     if not 0 < len(numbers) == len(drawn):
         wanted = "at least one seed, and as many init_seeds where these are given"
         raise UserError(f"seeds: expected {wanted}, found {len(numbers)} and {len(drawn)}")
+    if odd := [each for each in (*numbers, *drawn) if not isinstance(each, int) or not 0 <= each < 1 << 63]:
+        raise UserError(f"seeds: expected whole numbers from 0, below 2**63, found {odd[0]!r}")
     where = config, torch.device(device).type
     engine = engine or engines.choose(task, *where)
     module = engines.load(engine, task, *where) if isinstance(engine, str) else engine
@@ -189,7 +192,8 @@ class _Loop:
         means = {name: value / (stop - first) for name, value in total.items()}
         with torch.no_grad():  # scores of the last batch
             batch = draw(self.task, self.seeds, "train", stop - 1, size, examples=training.examples)
-            found = {**means, **self.task.scores(self.ensemble(batch.inputs), batch)}.items()
+            scores = by_member(self.task.scores(self.ensemble(batch.inputs), batch), count)
+        found = {**means, **scores}.items()
         self._record({"split": "train", "metric": name, "value": value} for name, value in found)
         self.measure()
         rate = (stop - first) * size * count / max(time.monotonic() - began, 1e-9)

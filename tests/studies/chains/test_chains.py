@@ -10,6 +10,7 @@ from hopscope.errors import UserError
 from hopscope.runs import Evidence
 from hopscope.studies.chains import evidence as found
 from hopscope.studies.chains.recipe import QUICK, Recipe, chains_of, exact_layers_of
+from hopscope.study.load import load
 from hopscope.study.study import Configuration, Study
 from hopscope.theory import exact_layers
 from hopscope.training.config import COMPLETION_NAMES, Training, completion_values
@@ -95,3 +96,33 @@ def test_the_smallest_depth_that_learned(evidence):
     apart = found.between_seeds(found.smallest_depths(evidence, labels, 1))
     assert apart.values.tolist() == [0.0, 2.0, 2.0] and apart.unit == "seed"
     assert found.between_seeds({3: math.inf, 5: math.nan}).note
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("circuits", {"model.init": "gpt2"}), ("depth", {"training.schedule": "constant"}),
+        ("emergence", {"training.betas": (0.9, 0.95)}), ("recipes", {"completion": "gpt2-base"}),
+        ("recipes", {"task.steps": 2}), ("sharing", {"task.steps": 1}), ("capacity", {"model.heads": 8}),
+        ("first-steps", {"task.chains": 8}), ("curriculum", {"task.chains": 8}), ("natural", {"task.chains": 8}),
+        ("conditional", {"task.chains": 4}),
+    ],
+)  # fmt: skip
+def test_what_claims_and_pages_count_on_is_no_flag(name, fields):
+    study = load(name).study
+    assert not {*fields} & {flag.name for flag in study.fields()}
+    with pytest.raises(UserError, match=r"expected a field that the study .* leaves open"):
+        study.chosen(None, fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "id"),
+    [
+        ("first-steps", {"layers": (4,)}, "F4"), ("first-steps", {"most_steps": 1}, "F4"),
+        ("capacity", {"heads": (4,)}, "S4b"), ("sharing", {"order_layers": (4, 6)}, "S3e"),
+    ],
+)  # fmt: skip
+def test_what_a_run_cannot_decide_is_not_claimed(name, fields, id):
+    study = load(name).study
+    assert id in {claim.id for claim in study.all_claims()}
+    assert id not in {claim.id for claim in study.changed(fields).all_claims()}

@@ -13,7 +13,9 @@ from hopscope.errors import UserError
 from hopscope.runs import Evidence
 from hopscope.studies.curriculum import circuits
 from hopscope.studies.curriculum.study import (
+    GROWING,
     OWN,
+    SWITCHED,
     TAUGHT,
     Curriculum,
     Options,
@@ -95,7 +97,7 @@ def test_own_positions_train_and_have_no_exchange():
 
 
 def test_what_is_read_is_what_taught():
-    labels = [each.label for each in configurations(Options(steps=(2,), read=True))]
+    labels = [each.label for each in configurations(Options(steps=(2,), read=True), study)]
     assert labels == [f"D=2, {name}" for name in curricula(2) if name in TAUGHT] and OWN not in TAUGHT
     with pytest.raises(UserError):
         study.changed({"steps": ("two",)})
@@ -190,3 +192,10 @@ def test_the_excess_is_of_other_ways_over_other_seeds(gone):
             [value] * (5 - len(gone))
         )
         assert samples.interval == pytest.approx((value, value))
+
+
+def test_stages_end_with_the_training_of_the_run():
+    cells = study.changed({"training.steps": 1600, "steps": (2,)}).grid()
+    schedules = {each.label: each.overrides.get("task.schedule") for each in cells}
+    assert schedules[f"D=2, {SWITCHED}"] == ((800, "last"),)
+    assert [begin for begin, _ in schedules[f"D=2, {GROWING}"]] == [533]

@@ -145,3 +145,16 @@ def test_figures_show_what_was_measured(name, table):
     }
     found = shown(figures[name], evidence)
     assert found.caption and found.alt and found.spec["data"]["values"].count("\n") > 3
+
+
+def test_levels_are_of_the_models_that_are_shown():
+    def levels(*names):
+        made = study.chosen(None, {"configurations": names})
+        return {each.name: each.draw.shown.get("levels") for each in made.all_figures()}
+
+    four, both = levels("d32/2 plain V=4"), levels("d32/2 plain V=4", "d32/2 plain")
+    assert four["final"] == {"guess among values shown": pytest.approx(1 / 3)}
+    assert four["loss"]["all mappings equally likely"] == pytest.approx(math.log(24) / 4)
+    assert both["final"] == {} and both["loss"]["all mappings equally likely"] == pytest.approx(
+        math.log(120) / 5
+    )

@@ -145,3 +145,9 @@ def test_the_page_of_a_committed_run(tmp_path):
     table = RESULTS / "seeds" / "evidence.parquet"
     page, ledger = page_of(tmp_path, "tiny-lm", "laptop", parquet=table, fields={"seeds": 3})
     assert len(words_of(page)) > 2000 and ledger[0].verdict == "inconclusive"
+
+
+def test_more_questions_than_there_are_is_told_before_training(monkeypatch):
+    monkeypatch.setattr("hopscope.studies.tiny_lm.study.find_spec", lambda name: True)
+    with pytest.raises(UserError, match=r"count: expected at most 18, .* found 300"):
+        study.chosen(None, {"task.chains": 3}).grid()

@@ -41,6 +41,9 @@
       Object.assign(this, { model, example: Math.min(example, model.inputs.length - 1), typed: null, drawn: 0, places: {} });
     }
 
+    // The same sample, as another model has it.
+    of(model) { const { typed, drawn, places } = this; return Object.assign(new Sequence(model, this.example), { typed, drawn, places }); }
+
     get own() { return this.typed !== null || this.drawn > 0 || Object.keys(this.places).length > 0; }
 
     // Inputs, labels and roles by position, and what is known of the right answers.
@@ -206,7 +209,7 @@
     }
 
     answered(predictions, clean) {
-      const { row, read } = this.explorer, at = this.config.readout.indexOf(row);
+      const { row, sequence } = this.explorer, read = sequence.of(this.model).read(), at = this.config.readout.indexOf(row);
       if (at < 0) return null;
       if (this.model.outputs === "vectors") return vectors(this.model, read.targets[at], read.symbols ?? [], predictions[row], clean && clean[row]);
       const target = read.targets ? read.targets[at] : -1;
@@ -328,7 +331,8 @@
       try {
         const read = this.sequence.read();
         this.read = read;
-        if (this.panels.some(panel => String(panel.model.tokens) !== String(model.tokens) || panel.config.length !== model.shape.config.length)) {
+        const task = ({ shape, tokens, inputs }) => JSON.stringify([tokens, shape.config.length, shape.config.inputs === "vectors" && inputs]);
+        if (this.panels.some(panel => task(panel.model) !== task(model))) {
           throw new Refusal("Expected two models of one task side by side, found models of two tasks: choose another one.");
         }
         this.row = Math.min(this.row, read.rows.length - 1);

@@ -99,9 +99,10 @@ globalThis.hopscopeCsv = text => URL.createObjectURL(new Blob([text], { type: "t
 
 // The keyboard's ways through the page, what is folded, and paper.
 (() => {
-  // Numbers of a section are one stop of the Tab key: arrows go from one to the next.
+  // Numbers of a section, or of a part of it, are one stop of the Tab key: arrows go from one to the next.
+  const GROUPS = ".masthead, section, .part";
   function joinNumbers(group) {
-    const numbers = [...group.querySelectorAll(".number")];
+    const numbers = [...group.querySelectorAll(".number")].filter(each => each.closest(GROUPS) === group);
     if (!numbers.length) return;
     numbers[0].tabIndex = 0;
     group.addEventListener("keydown", event => {
@@ -141,9 +142,7 @@ globalThis.hopscopeCsv = text => URL.createObjectURL(new Blob([text], { type: "t
   });
   window.addEventListener("afterprint", () => { for (const each of opened.splice(0)) each.open = false; });
 
-  for (const group of document.querySelectorAll(".masthead, section, .part")) {
-    if (!group.parentElement.closest("section") || group.matches(".part")) joinNumbers(group);
-  }
+  for (const group of document.querySelectorAll(GROUPS)) joinNumbers(group);
   markScrollers();
   window.addEventListener("resize", markScrollers);
   document.addEventListener("toggle", markScrollers, true);

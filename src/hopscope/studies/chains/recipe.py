@@ -33,6 +33,13 @@ _COMPLETED = {"init": "model", "warmup_steps": "training", "schedule": "training
 COMPLETED = (*_COMPLETED, "beta2", "clip_norm")
 """Options that follow from the completion where they are not given."""
 
+FIXED = (
+    *(f"{section}.{name}" for name, section in _COMPLETED.items()),
+    "training.betas",
+    "training.clip_norm",
+)
+"""Fields that only these options give: claims and labels read the completion from them."""
+
 
 class Recipe(Config):
     """Options of a study of chains: task, model and training as the paper tells them, and what it leaves open.

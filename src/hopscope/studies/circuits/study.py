@@ -5,7 +5,7 @@ from hopscope.page.figures import Figure
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits, compared
-from hopscope.studies.chains.recipe import chains_of
+from hopscope.studies.chains.recipe import FIXED, chains_of
 from hopscope.studies.circuits.claims import claims
 from hopscope.studies.circuits.families import GALLERY
 from hopscope.study.study import Configuration, Study
@@ -27,6 +27,7 @@ study = Study(
     model=Model(),
     training=Training(steps=1),
     options=ChainOptions(),
+    fixed=FIXED,
     configurations=configurations,
     seeds=8,
     measures=(final, retrieval, circuits, compared, explorer),

@@ -268,6 +268,7 @@ study = wide.open_study(
     model=wide.MODEL.model_copy(update={"layers": 6}),
     training=wide.TRAINING.model_copy(update={"steps": STEPS}),
     options=Options(),
+    fixed=("task.chains",),
     configurations=configurations,
     measures=(rises, learned_at),
     claims=claims,

@@ -148,9 +148,9 @@ class Options(Config):
     read: bool = False
 
 
-def curricula(steps: int) -> dict[str, dict[str, Any]]:
+def curricula(steps: int, training_steps: int = wide.TRAINING.steps) -> dict[str, dict[str, Any]]:
     """Name of every way to ask → fields of the task, for chains of `steps` steps."""
-    every, training_steps = range(1, steps + 1), wide.TRAINING.steps
+    every = range(1, steps + 1)
     easier = tuple(every)[:-1]
     parts = [(*part, steps) for size in range(1, len(easier)) for part in combinations(easier, size)]
     harmonic = sum(1 / step for step in every)
@@ -178,8 +178,10 @@ def curricula(steps: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def ways(options: Options, steps: int) -> dict[str, dict[str, Any]]:
-    every = curricula(steps)
+def ways(
+    options: Options, steps: int, training_steps: int = wide.TRAINING.steps
+) -> dict[str, dict[str, Any]]:
+    every = curricula(steps, training_steps)
     names = TAUGHT if options.read else BRIEF if options.brief else every
     return {name: fields for name, fields in every.items() if name in names}
 
@@ -188,10 +190,10 @@ def label(steps: int, name: str) -> str:
     return f"D={steps}, {name}"
 
 
-def configurations(options: Options) -> Iterator[Configuration]:
+def configurations(options: Options, study: Any) -> Iterator[Configuration]:
     for steps in options.steps:
         size = {"task.steps": steps, "model.layers": LAYERS_PER_STEP * steps}
-        for name, fields in ways(options, steps).items():
+        for name, fields in ways(options, steps, study.training.steps).items():
             asked = {f"task.{field}": value for field, value in fields.items()}
             yield Configuration(label=label(steps, name), overrides={**size, **asked})
 
@@ -294,6 +296,7 @@ study = wide.open_study(
     question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
     task=Curriculum(steps=2, position="pair"),
     options=Options(),
+    fixed=("task.chains",),
     configurations=configurations,
     measures=(learned_at, circuits, distances),
     claims=claims,

@@ -9,7 +9,7 @@ from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, final_rows, symbol
 from hopscope.studies.chains.measures import Rows, explorer, final, learned_at, least_layers, retrieval
-from hopscope.studies.chains.recipe import chains_of
+from hopscope.studies.chains.recipe import FIXED, chains_of
 from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.options import Cell, Options
 from hopscope.study.study import Configuration, Study
@@ -74,6 +74,7 @@ study = Study(
     model=Model(),
     training=Training(steps=1),
     options=Options(),
+    fixed=FIXED,
     configurations=configurations,
     seeds=3,
     measures=(final, retrieval, learned_at, least_layers, explorer),

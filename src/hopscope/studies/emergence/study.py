@@ -11,7 +11,7 @@ from hopscope.page import figures as charts
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits, compared
-from hopscope.studies.chains.recipe import chains_of
+from hopscope.studies.chains.recipe import FIXED, chains_of
 from hopscope.studies.emergence import needs
 from hopscope.studies.emergence.claims import claims as claims_of_paper
 from hopscope.studies.emergence.clamps import clamps
@@ -80,6 +80,7 @@ study = Study(
     model=Model(),
     training=Training(steps=1),
     options=Options(),
+    fixed=FIXED,
     configurations=configurations,
     seeds=8,
     measures=(final, retrieval, circuits, compared, clamps, orders, explorer),

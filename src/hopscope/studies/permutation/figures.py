@@ -30,16 +30,26 @@ def figures(options: Options, study: "Study") -> list[Figure]:
     whole = [name for name in base if name in options.whole]
     recalling = [name for name in whole if grid[name].data == "repeats"][-2:]
     by_step = {f"step_{at}": f"{at}" for at in range(1, task.values + 1)}
-    guess: Any = {"guess among values shown": 1 / (task.values - 1)}
     apart: Any = {"panel": "configuration"}
 
     def of(measure: str, names: Iterable[str], **more: Any) -> Any:
         return {"where": {"measure": measure, "configuration": [*names], **more}}
 
-    def final(name: str, names: Iterable[str]) -> Figure:
-        return dots(SKILLS, y="configuration", by="metric", levels=guess, name=name, **of("probes", names))
+    def values(names: Iterable[str]) -> int | None:
+        """Values V, where all have as many."""
+        found = {grid[name].changes.get("V", task.values) for name in names}
+        return found.pop() if len(found) == 1 else None
 
-    marks = observers(task, any(cell.data == "repeats" for cell in grid.values()))
+    def guess(names: Iterable[str]) -> dict[str, float]:
+        return {"guess among values shown": 1 / (number - 1)} if (number := values(names)) else {}
+
+    def final(name: str, names: Iterable[str]) -> Figure:
+        return dots(
+            SKILLS, y="configuration", by="metric", levels=guess(names), name=name, **of("probes", names)
+        )
+
+    same, repeated = values(base), any(cell.data == "repeats" for cell in grid.values())
+    marks = observers(task.model_copy(update={"values": same}), repeated) if same else {}
     found = [
         curves("loss", split="train", levels=marks, name="loss", **of("training", base)),
         curves(SKILLS, by="metric", name="skills", title="held-out accuracy", **apart, **of("training", base)),
@@ -54,8 +64,8 @@ def figures(options: Options, study: "Study") -> list[Figure]:
             cells("attention", x="key", y="query", panel="map", name="attention", rows=attention),
         ]  # fmt: skip
     if recalling:
-        found.append(dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess, name="ablation", **apart,
-                          **of("battery", recalling, part=[*ABLATIONS])))  # fmt: skip
+        found.append(dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess(recalling), name="ablation",
+                          **apart, **of("battery", recalling, part=[*ABLATIONS])))  # fmt: skip
     swept = {name: dict.fromkeys([*base, *options.of_sweeps(name)]) for name in options.sweeps}
     return found + [final(f"sweep_{name}", names) for name, names in swept.items()]
 

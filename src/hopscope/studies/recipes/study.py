@@ -18,7 +18,7 @@ from hopscope.config import Config
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import asked_for, few, has, steps_learned
 from hopscope.studies.chains.measures import learned_at
-from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of
+from hopscope.studies.chains.recipe import FIXED, QUICK, QUICK_TRAINING, chains_of
 from hopscope.study.study import Configuration, Study
 
 if TYPE_CHECKING:
@@ -328,6 +328,7 @@ study = Study(
     model=QUICK,
     training=QUICK_TRAINING,
     options=Options(),
+    fixed=("completion", *FIXED, "task.steps", "task.chains"),
     configurations=configurations,
     seeds=3,
     measures=(learned_at,),

@@ -248,7 +248,7 @@ def claims(options: Options) -> Iterator[Claim]:
             **wide.shares((shallow, wide.NONE), controls=usual),
             at_scale=not_yet(shallow),
         )
-    if options.order_layers:
+    if 3 in options.order_layers:
         apart = wide.apart(USUAL_ORDER, options.order_layers, LONG)
         yield claim(
             id="S3e",
@@ -272,6 +272,7 @@ study = wide.open_study(
     question="do positions attend only where they share information, and does the depth law rest on it?",
     task=Sharing(),
     options=Options(),
+    fixed=("task.steps", "task.chains"),
     configurations=configurations,
     claims=claims,
     figures=figures,

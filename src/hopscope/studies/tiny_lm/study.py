@@ -14,7 +14,7 @@ from hopscope.claims import Claim, Samples, at_least
 from hopscope.claims.crossings import first_crossing
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.language import Equations, kinds
+from hopscope.language import Equations, Questions, kinds
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.study.measure import Context, measure
@@ -64,7 +64,7 @@ class Options(Config):
 
 
 def configurations(options: Options, study: Any) -> list[Configuration]:
-    """One configuration for each mixture; a `UserError`: Inspect is missing, which the exam needs."""
+    """One configuration for each mixture; a `UserError`: the exam needs Inspect, or more questions than there are."""
     if find_spec("inspect_ai") is None:
         raise UserError("inspect_ai: expected this package, found none; pip install 'hopscope[llm]'")
     every, mixtures = study.task.depths, dict[str, Any](zip(options.mixtures, options.mixtures, strict=True))
@@ -72,7 +72,14 @@ def configurations(options: Options, study: Any) -> list[Configuration]:
         mixtures[CORPUS] = shares(options.corpus, every)
     if options.control:
         mixtures[DEEPEST] = (*(0.0 for _ in every[:-1]), 1.0)
+    for each in questions_of(study.task, options):
+        each.drawn()
     return [Configuration(label=name, overrides={"task.mixture": each}) for name, each in mixtures.items()]
+
+
+def questions_of(task: Any, options: Options) -> list[Questions]:
+    held = {"held_out": task.held_out_share, "split_seed": task.split_seed}
+    return kinds(("equations",), task.depths, task.chains, count=options.questions, **held)
 
 
 @lru_cache(maxsize=8)
@@ -146,8 +153,7 @@ def _examined(context: Context, place: int, member: int) -> Rows:
     task: Any = context.task
     folder, logs = (context.run.path / name / f"member-{member}" for name in ("models", "logs"))
     export(context.ensemble.member(place), task.vocabulary, folder)
-    held = {"held_out": task.held_out_share, "split_seed": task.split_seed}
-    asked = kinds(("equations",), task.depths, task.chains, count=context.options.questions, **held)
+    asked = questions_of(task, context.options)
     found = ask([f"hf/{folder}"], asked, logs, temperature=0.0, budget=context.budget, say=context.say)
     for row in (each for each in rows(found) if each["metric"] != "correct"):
         depth, colon, what = row["part"].rpartition("D = ")[2].partition(": ")

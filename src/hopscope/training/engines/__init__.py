@@ -65,7 +65,8 @@ def _lacking(name: str, task: Task, config: TransformerConfig) -> str:
     # The first thing that an engine without autograd needs and does not find, in words.
     needed = {"the default loss": tasks.has_standard_loss(task)}
     if name == "shallow":
-        needed["the losses of Permutation"] = type(task).parts is Permutation.parts
+        own = type(task).sample is Permutation.sample and type(task).parts is Permutation.parts
+        needed["the samples and losses of Permutation"] = own
         needed["one causal post-norm layer"] = config.layers == 1 and config.norm == "post" and config.causal
         needed["an MLP with relu"] = config.mlp_size > 0 and config.activation == "relu"
     else:
