@@ -135,10 +135,15 @@ def test_a_conclusion_that_fails_leaves_no_run_of_two_ages(tmp_path):
 
 
 def test_a_run_that_was_begun_on_a_gpu_needs_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(api.ThisMachine, "device", lambda place, asked: "cuda")
-    with pytest.raises(AssertionError, match="CUDA"):
-        hs.run(study(seeds=1), out=tmp_path)
-    monkeypatch.undo()
+    def stopped(*given, **more):
+        raise hs.TimeBudgetReached("here")
+
+    with monkeypatch.context() as begun:
+        begun.setattr(api.ThisMachine, "device", lambda place, asked: "cuda")
+        begun.setattr(api, "train_all", stopped)
+        with pytest.raises(hs.TimeBudgetReached):
+            hs.run(study(seeds=1), out=tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(hs.UserError, match="expected a GPU, on which the run was begun, found none"):
         hs.run(study(seeds=1), out=tmp_path, device="cpu")
 

@@ -53,7 +53,7 @@ def test_width_and_heads_of_every_model_are_flags():
 
 
 def test_a_completion_would_change_nothing_and_is_refused():
-    with pytest.raises(UserError, match="completion: expected a field that the configurations"):
+    with pytest.raises(UserError, match="completion: expected a field that the study"):
         read_options(load("permutation"), ["--completion", "gpt2-base"], "permutation")
     assert study.model_copy(update={"completion": "gpt2-base"}).changed({}).training == study.training
 
@@ -72,8 +72,8 @@ def test_a_completion_would_change_nothing_and_is_refused():
         ({"task.values": 2}, "values: expected"),
         ({"configurations": ["d16/5 plain"]}, "width: expected a multiple of heads = 5"),
         ({"task.repeat_slots": [6]}, "slots from 1 to 5"),
-        ({"model.width": 4}, "expected a field that the configurations of the study"),
-        ({"training.steps": 7}, "expected a field that the configurations of the study"),
+        ({"model.width": 4}, "expected a field that the study 'permutation' leaves open"),
+        ({"training.steps": 7}, "expected a field that the study 'permutation' leaves open"),
     ],
 )  # fmt: skip
 def test_what_a_study_cannot_train_is_said_in_a_line(fields, words):
