@@ -44,11 +44,6 @@ CHANGED = {
     },
     # No model has as many layers as the minimum.
     "depth/details": {"N13a": {"verdict": ("inconclusive", "not run"), "n": (2, 0), "value": ...}},
-    # A seed of which a loss never fell has no rank, and resamples without a slope count (2026-11-28).
-    "circuits/workstation": {
-        "N17": {"verdict": ("reproduced", "inconclusive"), "n": (28, 27), **LAST_SEEN},
-        "N23": "added",
-    },
     # N23 was written down after circuits/five-steps (2026-11-29).
     "circuits/laptop": {"N23": "added"},
     "circuits/five-steps": {"N23": "added"},

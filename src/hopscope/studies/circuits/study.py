@@ -46,7 +46,7 @@ study = Study(
     costs={
         "smoke": "under a minute on two cores",
         "laptop": "two to three min on two quiet cores",
-        "workstation": "about 2 h on two quiet cores, most of it for reading",
+        "workstation": "about 45 min on two cores by estimate, half of it for reading",
         "paper": "8 models of 12 layers; made for a GPU",
     },
     page="page.md.j2",
