@@ -27,7 +27,7 @@ def woven(first, second):
 class MultiQueryRecall(hs.Task):
     """Pairs of a key and a value, then each key again at every second position, in random order: answer its value.
 
-    Of V tokens 0 is the blank, 1 … V/2 - 1 are keys and the rest are values; in a sample all differ.
+    Of V tokens 0 is the blank, 1 … V/2 - 1 are keys and the rest are values; all keys and values of a sample differ.
     """
 
     pairs: int = 8

@@ -65,8 +65,8 @@ def paths(context):
 
     for unit in context.run.units:
         context.budget.check()
-        every = context.at(unit).job.training.checkpoint_every
-        at = [context.at(unit, step) for step in unit.steps if step % every == 0]
+        apart = context.at(unit).job.training.checkpoint_every
+        at = [context.at(unit, step) for step in unit.steps if step % apart == 0 or step == unit.steps[-1]]
         last, count = at[-1], len(at[-1].members)
         every = np.stack([[weights(each.ensemble.member(i)) for i in range(count)] for each in at], 1)
         moved = every[:, 1:] - every[:, :1]  # [member, checkpoint, weight]

@@ -219,10 +219,11 @@ def test_parts_that_are_no_losses_are_refused(parts, found, training, monkeypatc
 
 @pytest.mark.parametrize("made", [torch.mean, lambda share: share[:, None].expand(-1, 2), lambda share: 0.5])
 def test_scores_that_are_not_one_for_each_member_are_refused(made, training, monkeypatch):
-    scores = {"scores": lambda task, predictions, batch: {"share": made(predictions.flatten(1).mean(1))}}
-    monkeypatch.setattr(Vectors, "scores", scores["scores"])
-    evaluate = {"evaluate": lambda ensemble: ()}
-    for more in ({}, evaluate):
+    def scores(task, predictions, batch):
+        return {"share": made(predictions.flatten(1).mean(1))}
+
+    monkeypatch.setattr(Vectors, "scores", scores)
+    for more in ({}, {"evaluate": lambda ensemble: ()}):
         with pytest.raises(UserError, match=r"share: expected a number for each member, \[3\], found "):
             trained("deep", training, engine="autograd", **more)
 

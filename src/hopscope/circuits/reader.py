@@ -55,7 +55,7 @@ class ReaderConfig(Config):
         orders: random orders of elimination.
         further_orders: at most so many more, until a circuit is explained and holds on samples drawn anew; the circuit
             is then chosen among such ones.
-        most_circuits: searches up to which circuits without one path of the smallest one are looked for.
+        most_circuits: after so many searches none begins for another circuit, without some path of the smallest one.
         random_circuits: of equal size, for comparison.
         searched: share of the allowed loss that a search may use up, so that its circuits hold on fresh samples too.
         seed: of orders, random circuits and samples.

@@ -103,7 +103,7 @@ class RunFolder:
         """Write a whole file, or leave what was there (`UserError`); the manifest of a finished run follows."""
         data, known = content.encode() if isinstance(content, str) else content, self._manifest
         if known:  # until all is written, the run is not done
-            files.remove(self.path / _MANIFEST)
+            self.reopen()
         files.write_atomic(self.path / name, data)
         if known:
             self._finish({**known, name: sha256(data)})

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 SHALLOW_MEMBERS = 16
 """Members of a unit of the shallow engine, whose step costs more for the first member than for further ones."""
 
-_DERIVED = (
-    "model",
-    "training",
-)  # whose fields that were not given follow from the completion, and from each other
+# Fields of these that were not given follow from the completion, and from each other.
+_DERIVED = ("model", "training")
 
 NUMBERS = 1
 """Version of the numbers that equal runs give, part of every run's identity: raised where a change moves the golden
@@ -104,6 +102,7 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
     from hopscope.training.engines import choose
 
     numbers, jobs, source, shapes = count(), list[Job](), source_of_task(study), dict[str, Shape]()
+    watching = any(each.when == "training" for each in study.measures)
     grid: list[tuple[Configuration, Any]] = [(each, study.of(each)) for each in study.grid()]
     for _, group in groupby(grid, key=_shared):
         cells = list(group)
@@ -123,8 +122,7 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
             for each, _ in cells for seed in study.seeds_of(each)
         ]  # fmt: skip
         # What is recorded in training may hang on the options.
-        watching = here.options is not None and any(each.when == "training" for each in study.measures)
-        watched = [here.options.model_dump(mode="json")] if watching else []
+        watched = [here.options.model_dump(mode="json")] if watching and here.options is not None else []
         most = {"cpu": SHALLOW_MEMBERS if engine == "shallow" else 1}.get(device, len(members))
         size = study.members_per_unit or most
         for some in (members[start : start + size] for start in range(0, len(members), size)):
@@ -133,13 +131,8 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
                 model=here.model, training=here.training, held_out=here.held_out, engine=engine, device=device,
             )  # fmt: skip
             drawn = [(each.seed, each.init_seed, each.data_seed) for each in some]
-            decides = [
-                job.model_dump(mode="json", exclude={"name", "members"}),
-                drawn,
-                source,
-                NUMBERS,
-                *watched,
-            ]
+            fields = job.model_dump(mode="json", exclude={"name", "members"})
+            decides = [fields, drawn, source, NUMBERS, *watched]
             name = sha256(canonical_json(decides).encode())[:12]
             own = tuple(each.model_copy(update={"unit": name}) for each in some)
             jobs.append(job.model_copy(update={"name": name, "members": own}))
@@ -150,6 +143,7 @@ def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> di
     """The record of a run, `config.json`, before it begins: of its study, with its fields, and the jobs of `plan`."""
     study, file, text = loaded.study, loaded.file, loaded.text
     digest, own = None if text is None else sha256(text.encode()), identity(study)
+    parts = {name: getattr(study, name) for name in _DERIVED}
     try:
         canonical_json(own)
     except ValueError as error:
@@ -160,9 +154,7 @@ def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> di
         "question": study.question,
         "preset": preset,
         "identity": own,
-        "given": {
-            name: sorted(getattr(study, name).model_fields_set) for name in _DERIVED if study.task is not None
-        },
+        "given": {name: sorted(each.model_fields_set) for name, each in parts.items() if each is not None},
         "members": [each.model_dump(mode="json") for job in jobs for each in job.members],
         "units": [each.model_dump(mode="json", exclude={"members"}) for each in jobs],
         "registration": registered(study.all_claims()),

@@ -104,6 +104,7 @@ def test_the_smallest_depth_that_learned(evidence):
         ("circuits", {"model.init": "gpt2"}), ("depth", {"training.schedule": "constant"}),
         ("emergence", {"training.betas": (0.9, 0.95)}), ("recipes", {"completion": "gpt2-base"}),
         ("recipes", {"task.steps": 2}), ("sharing", {"task.steps": 1}), ("capacity", {"model.heads": 8}),
+        ("capacity", {"task.steps": 1}),
         ("first-steps", {"task.chains": 8}), ("curriculum", {"task.chains": 8}), ("natural", {"task.chains": 8}),
         ("conditional", {"task.chains": 4}),
     ],

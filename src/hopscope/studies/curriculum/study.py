@@ -296,7 +296,6 @@ study = wide.open_study(
     question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
     task=Curriculum(steps=2, position="pair"),
     options=Options(),
-    fixed=("task.chains",),
     configurations=configurations,
     measures=(learned_at, circuits, distances),
     claims=claims,

@@ -272,7 +272,6 @@ study = wide.open_study(
     question="do positions attend only where they share information, and does the depth law rest on it?",
     task=Sharing(),
     options=Options(),
-    fixed=("task.steps", "task.chains"),
     configurations=configurations,
     claims=claims,
     figures=figures,

@@ -49,7 +49,7 @@ class Options(Config):
         questions: held-out questions of each depth that the trained models are asked through Inspect.
         orders: random orders of elimination by which a circuit is looked for.
         further_orders: at most so many more, until a circuit is explained and holds on questions drawn anew.
-        most_circuits: searches, orders included, up to which circuits without one path of the best one are looked for.
+        most_circuits: after so many searches, orders included, none begins for a circuit without some path of the best.
         random_circuits: of the same size, for comparison.
     """
 
@@ -73,7 +73,7 @@ def configurations(options: Options, study: Any) -> list[Configuration]:
     if options.control:
         mixtures[DEEPEST] = (*(0.0 for _ in every[:-1]), 1.0)
     for each in questions_of(study.task, options):
-        each.drawn()
+        each.drawn()  # refuses more than there are
     return [Configuration(label=name, overrides={"task.mixture": each}) for name, each in mixtures.items()]
 
 
