@@ -281,7 +281,7 @@ class Run:
         every, first = [part.weights() for part in parts], parts[0]
         together = Transformer(first.config, len(members))
         together.load({name: torch.cat([weights[name] for weights in every]) for name in every[0]})
-        return together.knowing(task, [each.data_seed or 0 for each in members], first.step)
+        return together.knowing(task, [each.data_seed or 0 for each in members], first.step, first.examples)
 
     def _repr_html_(self) -> str:
         about = f"study {self.config['study']}, preset {self.config.get('preset') or 'none'}, {self.path}"

@@ -232,6 +232,29 @@ def test_a_member_knows_its_task():
         ensemble.member(2)
 
 
+def test_samples_of_an_exhaustive_set_and_of_a_pool():
+    """The first of a set in order are all of one mapping, and its neighbours hardly differ."""
+    task = Permutation(values=5)
+    model = Transformer.initial(Model(width=6, heads=2).for_task(task.shape()), 3)
+    model.knowing(task, [3], 11, examples=2)
+    held, few = model.batch(10**6).inputs, model.batch(64)
+    assert len(few.inputs) == 64 and torch.equal(few.inputs, model.batch(64).inputs)
+    assert (
+        torch.equal(few.inputs, held[:64])
+        and few.inputs[:, 0].unique().tolist() == held[:, 0].unique().tolist()
+    )
+    assert (
+        len(model.batch(64, "train").inputs.unique(dim=0))
+        == 2
+        < len(model.batch(64, "probe").inputs.unique(dim=0))
+    )
+
+
+def test_a_code_that_is_carried_cannot_be_left_out():
+    with pytest.raises(UserError, match="positions: expected no 'none' for a task whose inputs carry"):
+        Model(positions="none").for_task(Retrieval(steps=1).shape())
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

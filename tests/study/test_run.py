@@ -12,8 +12,8 @@ from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.models.config import Model
 from hopscope.runs import Evidence, RunFolder
-from hopscope.study import measures
-from hopscope.study.jobs import fitted, identity, of_run, plan, record
+from hopscope.study import measures, measuring
+from hopscope.study.jobs import fitted, identity, job_of, of_run, plan, record
 from hopscope.study.load import Loaded, load
 from hopscope.study.measure import measure
 from hopscope.study.measuring import is_measured, measure_run, measure_unit, rows_of_run, training_of
@@ -157,6 +157,21 @@ def test_measures_are_taken_once_and_anew_when_they_change(begun, study):
     before = unit.steps
     measure_unit(unit, changed, TimeBudget())
     assert [name for name, *_ in calls] == ["second", "last"] and unit.steps == before
+
+
+def test_members_are_measured_on_the_cpu_wherever_they_were_trained(begun, study, monkeypatch):
+    @measure
+    def place(context):
+        found = context.ensemble(context.held_out.inputs)
+        return {"on_cpu": [float(found.device.type == "cpu")] * len(context.members)}
+
+    made = study(measures=[place], members_per_unit=2)
+    run = begun(made)
+    (unit,) = run.units
+    train(**training_of(unit, made, TimeBudget()))
+    monkeypatch.setattr(measuring, "job_of", lambda unit: job_of(unit).model_copy(update={"device": "cuda"}))
+    measure_unit(unit, made, TimeBudget())
+    assert evidence_of(run, made).last("on_cpu").tolist() == [1.0] * len(unit.members)
 
 
 def test_a_measure_in_training_stands_in_the_record(begun, study):

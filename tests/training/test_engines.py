@@ -1,6 +1,7 @@
 """One contract for all engines: they give what plain modules give, and depend on nothing but weights and step."""
 
 import importlib.util
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from .conftest import (
     NARROW,
     SEEDS,
     STACK,
+    Grouped,
     OwnLoss,
     Tokens,
     Vectors,
@@ -272,6 +274,14 @@ class Halved(Permutation):
         return Task.parts(self, predictions, batch)
 
 
+class Weighed(Permutation):
+    """Sequences with weights, which an engine that knows the losses would leave out."""
+
+    def sequences(self, *of):
+        found = super().sequences(*of)
+        return replace(found, weights=found.targets % 2.0)
+
+
 @pytest.mark.parametrize(
     ("task", "model", "expected"),
     [
@@ -283,6 +293,7 @@ class Halved(Permutation):
         (Vectors(), NARROW.model_copy(update={"width": 16}), "deep"),
         (PERMUTED, LAYER.model_copy(update={"activation": "gelu"}), "autograd"),
         (Halved(values=4), LAYER, "autograd"),
+        (Weighed(values=4), LAYER, "autograd"),
     ],
 )
 @needs_numba
@@ -298,7 +309,9 @@ def test_the_rule_knows_what_is_installed(monkeypatch, missing, cuda, cpu):
     config = STACK.for_task(Vectors().shape())
     assert engines.choose(Vectors(), config, "cuda") == cuda
     assert engines.choose(Vectors(), config, "cpu") == cpu
-    assert engines.choose(OwnLoss(), config, "cuda") == "autograd"
+    assert (
+        engines.choose(OwnLoss(), config, "cuda") == engines.choose(Grouped(), config, "cuda") == "autograd"
+    )
     assert engines.choose(Vectors(), config, "mps") == "autograd"
 
 

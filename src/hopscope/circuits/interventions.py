@@ -158,7 +158,8 @@ class SwapValues(_OfHeads):
 
     Attributes:
         what: the token's (or vector's) own embedding (`"symbol"`), its position code (`"position"`), or the whole
-            residual stream that enters the layer (`"stream"`).
+            residual stream that enters the layer (`"stream"`).  Of a list of interventions, those that change what is
+            exchanged must come before.
     """
 
     what: Literal["symbol", "position", "stream"]

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from hopscope.config import Config
+from hopscope.errors import UserError
 from hopscope.tasks.task import Shape, expect, expect_readout
 
 LARGEST_GAMMA = 4.0
@@ -38,7 +39,8 @@ class Model(Config):
         norm: layer norm before each block, after each residual sum, or nowhere.
         causal: whether a position is kept from attending to later ones.
         positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
-            default carried where the task says so, and learned where it does not.
+            default carried where the task says so, and learned where it does not.  A learned code comes on top of one
+            that is carried.
         init: how weights start.  `"linear"`: as `torch.nn.Linear` draws them, uniform within ±1/√fan_in, and embeddings
             as `torch.nn.Embedding`.  `"encoder"`: as `torch.nn.TransformerEncoderLayer` does (queries, keys and values
             as one Glorot matrix).  `"gpt2"`: N(0, 0.02), projections into the residual stream divided by √(2·layers),
@@ -61,6 +63,9 @@ class Model(Config):
     def for_task(self, shape: Shape) -> "TransformerConfig":
         """The whole configuration of a transformer for a task of this shape; a `UserError` if it does not fit."""
         carried = bool(shape.position_size) and self.positions in (None, "carried")
+        if shape.position_size and self.positions == "none":
+            words = "expected no 'none' for a task whose inputs carry position codes, found it"
+            raise UserError(f"model.positions: {words}; take the codes from the task's samples")
         return TransformerConfig(
             **self.model_dump(include=set(Model.model_fields) - {"positions"}),
             positions="carried" if carried else self.positions or "learned",

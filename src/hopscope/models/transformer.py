@@ -20,8 +20,9 @@ from hopscope.models.config import TransformerConfig
 from hopscope.models.init import initialise
 from hopscope.models.layers import At, Embedding, Layer, Linear, Norm, Precision, Stream, unchanged
 from hopscope.models.sites import Cache, SiteFunction, calling, check_sites, described, site_names
-from hopscope.tasks import Batch, Task, draw, held_out
+from hopscope.tasks import Batch, Task, draw
 from hopscope.tasks.draws import Seeds
+from hopscope.tasks.samples import some_held_out
 
 _ALIGNMENT = 16
 """Weights start at multiples of 64 bytes, so that a product's rounding does not depend on what precedes it."""
@@ -44,12 +45,14 @@ class Transformer(nn.Module):
         members: number of members; `None`: a single model, whose tensors have no member axis.
         rows: readout positions, as the last layer computes them.
         seeds, step: data seeds of the members, and training step of the weights; `None` where they are not known.
+        examples: size of the pool that they are trained on; `None`: there is none.
     """
 
     rows: slice | Tensor
     precision: Precision = "float32"
     seeds: tuple[int, ...] | None = None
     step: int | None = None
+    examples: int | None = None
     _task: Known = None
 
     def __init__(self, config: TransformerConfig, members: int | None = None):
@@ -251,15 +254,20 @@ class Transformer(nn.Module):
             copy = Transformer(self.config, members).at_precision(self.precision)
         picked = chosen[0] if members is None else chosen
         copy.load({name: weight[picked] for name, weight in self.weights().items()})
-        return copy.knowing(self._task, self.seeds and [self.seeds[each] for each in chosen], self.step)
+        seeds = self.seeds and [self.seeds[each] for each in chosen]
+        return copy.knowing(self._task, seeds, self.step, self.examples)
 
     # The task.
 
     def knowing(
-        self, task: Known, seeds: Sequence[int] | None = None, step: int | None = None
+        self,
+        task: Known,
+        seeds: Sequence[int] | None = None,
+        step: int | None = None,
+        examples: int | None = None,
     ) -> "Transformer":
-        """This model, which now knows its task, data seeds and training step."""
-        self._task, self.step = task, step
+        """This model, which now knows its task, data seeds, training step and pool of samples."""
+        self._task, self.step, self.examples = task, step, examples
         self.seeds = None if seeds is None else tuple(seeds)
         return self
 
@@ -273,7 +281,8 @@ class Transformer(nn.Module):
     def batch(self, n: int = 64, use: str = "held-out") -> Batch:
         """Samples of its task: inputs `[*member, batch, position]`, targets `[*member, batch, readout]`.
 
-        Of `"held-out"` the member axis is 1, since all members share them; `"train"` and `"probe"` are of step 0.
+        Of `"held-out"` the member axis is 1, since all members share them; of an exhaustive set they are a random part,
+        always the same.  `"train"` (of a finite pool, if there was one) and `"probe"` are of step 0.
         `UserError`: its task or its seeds are not known, or there is no such use.
         """
         task, device = self.task, self.readout.weight.device
@@ -285,9 +294,10 @@ class Transformer(nn.Module):
         if use != "held-out" and not self.seeds:
             raise UserError(f"use: expected 'held-out' for members whose seeds are not known, found {use!r}")
         if use == "held-out":
-            found = held_out(task, n, device).take(slice(n))
+            found = some_held_out(task, n, device)
         else:
-            found = draw(task, torch.tensor(self.seeds, device=device), use, 0, n)
+            seeds = torch.tensor(self.seeds, device=device)
+            found = draw(task, seeds, use, 0, n, examples=self.examples if use == "train" else None)
         return found if self.members is not None else found.changed(lambda tensor: tensor[0])
 
     def __repr__(self) -> str:

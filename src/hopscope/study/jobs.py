@@ -221,10 +221,8 @@ def task_of(job: Job, study: Study) -> Task:
     return type(study.task).model_validate(job.task["fields"])
 
 
-def ensemble_of(
-    unit: UnitFolder, task: Task | Callable[[], Task], step: int | None = None, device: str = "cpu"
-) -> "Transformer":
-    """The members of a unit at a checkpoint, by default the last.
+def ensemble_of(unit: UnitFolder, task: Task | Callable[[], Task], step: int | None = None) -> "Transformer":
+    """The members of a unit at a checkpoint, by default the last, on the CPU.
 
     `task` may be a function that finds it when somebody asks for it: without it there are no samples.
 
@@ -239,10 +237,9 @@ def ensemble_of(
         there = listed(steps, 20) or "none yet"
         raise UserError(f"{unit.path}: expected a step with a checkpoint ({there}), found {step or 'none'}")
     at = steps[-1] if step is None else step
-    with torch.device(device):
-        found = Transformer(job.config, len(job.members))
+    found = Transformer(job.config, len(job.members))
     found.load({name: torch.from_numpy(array) for name, array in unit.weights(at).items()})
-    return found.knowing(task, [each.data_seed or 0 for each in job.members], at)
+    return found.knowing(task, [each.data_seed or 0 for each in job.members], at, job.training.examples)
 
 
 def _recorded(task: Task) -> dict[str, Any]:

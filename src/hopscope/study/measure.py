@@ -138,7 +138,8 @@ class Context:
     """The argument of a measure.
 
     A measure of members (`when="end"`, `"checkpoints"` or `"training"`) has an ensemble; one of the whole run has
-    `run.units`, and `at(unit, step)`, which is the context of a checkpoint.
+    `run.units`, and `at(unit, step)`, which is the context of a checkpoint.  Ensemble and samples are on the CPU; in
+    training, on the device that trains.
 
     Attributes:
         measure: whose context it is; `source`: hash of what decides its numbers.

@@ -164,7 +164,10 @@ class Retrieval(Task):
         return {f"accuracy_{name}": share for name, share in zip(self.asked, found.unbind(1), strict=True)}
 
     def counterfactuals(self, batch: "Batch") -> "Mapping[str, Tensor]":
-        """Symbols of each node, `x_NODE`, exchanged for those of another sample; `position`: codes moved by two."""
+        """Symbols of each node, `x_NODE`, exchanged for those of another sample; `position`: codes moved by two.
+
+        Of a graph, the rows of its tables that are on no chain keep their symbols.
+        """
         import torch
 
         symbols, codes = batch.inputs.tensor_split((self.symbol_dim,), -1)

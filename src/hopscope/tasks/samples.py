@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from hopscope import rng
 from hopscope.errors import UserError
 from hopscope.tasks.batch import NO_RELATION, Batch, Predictions
 from hopscope.tasks.draws import USES, Draws, Seeds, Step
@@ -39,6 +40,15 @@ def held_out(task: Task, count: int, device: torch.device | str = "cpu") -> Batc
         return found.to(device)
     seeds = torch.tensor([getattr(task, "split_seed", 0)], device=device)
     return draw(task, seeds, "held-out", 0, count)
+
+
+def some_held_out(task: Task, count: int, device: torch.device | str = "cpu") -> Batch:
+    """At most `count` held-out samples; of an exhaustive set, which is in order, a random part, always the same."""
+    found = held_out(task, count, device)
+    if task.cases("held-out") is None:
+        return found
+    place = torch.arange(found.inputs.shape[1], device=device)
+    return found.take(rng.bits(0, "probe", 0, place)[:, 0].argsort()[:count])
 
 
 def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[str] = tuple(USES)) -> None:

@@ -109,7 +109,9 @@ def train(
     # Between the loops of such an engine other threads would wait, and take the time of whatever else runs.
     threads = 1 if engine in engines.ONE_THREAD else None
     with arithmetic(threads, training.precision), _fitting(f"{len(drawn)} members", "model.width"):
-        ensemble = Transformer.initial(config, torch.tensor(drawn), device).knowing(task, numbers, 0)
+        ensemble = Transformer.initial(config, torch.tensor(drawn), device).knowing(
+            task, numbers, 0, training.examples
+        )
         if start is not None:
             ensemble.load(start)
         loop, per_step = _Loop(ensemble, task, training, module, evaluate), 0.0

@@ -41,7 +41,7 @@ def retrieval(context: Context) -> Rows:
 
     task = context.task
     assert isinstance(task, Retrieval)
-    batch = held_out(task, context.options.analysis_samples, context.job.device)
+    batch = held_out(task, context.options.analysis_samples)
     pieces = batch.pieces(max(1, CHUNK // len(context.ensemble)))
     predicted = torch.cat([context.ensemble(piece.inputs) for piece in pieces], 1)
     squared = (predicted - batch.targets).double().square()

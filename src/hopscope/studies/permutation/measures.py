@@ -32,7 +32,8 @@ def _is_whole(context: Context) -> bool:
 
 def _listed(context: Context, data: str, held_out: bool = True, limit: int | None = None) -> Any:
     task: Any = context.task
-    return task.listed(data, held_out, limit or context.options.evaluation_limit, context.job.device)
+    device = context.ensemble.readout.weight.device
+    return task.listed(data, held_out, limit or context.options.evaluation_limit, device)
 
 
 @measure(when="training", name="training")
@@ -220,7 +221,7 @@ def battery(context: Context) -> dict[str, Any] | None:
     if not _is_whole(context):
         return None
     task: Any = context.task
-    config, bench = context.ensemble.config, causal.Bench(context.ensemble.cpu())
+    config, bench = context.ensemble.config, causal.Bench(context.ensemble)
     found = dict[str, Any]()
 
     def test(part: str, edit: causal.Edit, **names: str) -> None:
@@ -269,7 +270,7 @@ def roles(context: Context) -> dict[str, Any] | None:
 
     if not _is_whole(context):
         return None
-    bench, heads = causal.Bench(context.ensemble.cpu()), range(context.ensemble.config.heads)
+    bench, heads = causal.Bench(context.ensemble), range(context.ensemble.config.heads)
     clean, mean = bench.hits([]), bench.mean(causal.HEADS)
     given = [bench.hits(causal.put(causal.HEADS, mean, head)) for head in heads]
     # Rounded once: a fall may have to meet a threshold.

@@ -25,14 +25,14 @@ ONE_THREAD: Final = frozenset({"shallow", "low-rank", "deep"})
 def choose(task: Task, config: TransformerConfig, device: str) -> EngineName:
     """The fastest engine on this machine; it decides rounding, so a run keeps it in its record.
 
-    * CUDA: `compiled` for the default loss; a user's own may not compile.
+    * CUDA: `compiled` for the default loss, beside losses that need no roles and groups; a user's own may not compile.
     * CPU, where they can (`load` says what they need): `shallow` for the presentation's encoder layer; `low-rank` where
       heads are narrow beside the stream; `deep` where inputs are few.
     * `autograd` for all else.
     """
     if device != "cpu":
         compiles = device.startswith("cuda") and tasks.has_standard_loss(task) and find_spec("triton")
-        return "compiled" if compiles else "autograd"
+        return "compiled" if compiles and _takes_plain(task, config) else "autograd"
     # Without its stream a layer reads, on the average, one number for each input and half of what all heads write.
     known = config.input_size + 1 + config.layers * config.heads * config.head_size / 2
     # Deep makes a column of each token and learned code: with 16 for each dimension it took twice as long as autograd.
@@ -61,11 +61,26 @@ def load(name: str, task: Task, config: TransformerConfig, device: str) -> Any:
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
+def _takes_plain(task: Task, config: TransformerConfig) -> bool:
+    # A program is given inputs, targets and weights alone.
+    import torch
+
+    batch = tasks.draw(task, torch.tensor([0]), "train", 0, 2).plain()
+    try:
+        task.parts(torch.zeros(1, 2, len(config.readout_positions), config.output_size), batch)
+    except Exception:
+        return False
+    return True
+
+
 def _lacking(name: str, task: Task, config: TransformerConfig) -> str:
     # The first thing that an engine without autograd needs and does not find, in words.
     needed = {"the default loss": tasks.has_standard_loss(task)}
     if name == "shallow":
-        own = type(task).sample is Permutation.sample and type(task).parts is Permutation.parts
+        own = all(
+            getattr(type(task), name) is getattr(Permutation, name)
+            for name in ("sample", "sequences", "parts")
+        )
         needed["the samples and losses of Permutation"] = own
         needed["one causal post-norm layer"] = config.layers == 1 and config.norm == "post" and config.causal
         needed["an MLP with relu"] = config.mlp_size > 0 and config.activation == "relu"
