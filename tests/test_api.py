@@ -1,5 +1,8 @@
 """The library's door: run, open, look inside, without a command."""
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 
@@ -8,6 +11,8 @@ import torch
 
 import hopscope as hs
 from hopscope import api
+from hopscope.cli import main
+from hopscope.config import Config
 
 
 def study(**fields):
@@ -195,3 +200,55 @@ def test_the_package_is_instant():
     assert set(hs.__all__) <= set(dir(hs))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = hs.nothing
+
+
+def test_a_run_that_was_not_concluded_shows_no_old_verdicts(done, tmp_path, capsys):
+    again = hs.open_run(shutil.copytree(done.path, tmp_path / "tiny" / done.path.name))
+    assert again.claims["C1"].here_words
+    again.folder.reopen()
+    with pytest.raises(hs.UserError, match="expected a run that was concluded"):
+        hs.open_run(again.path).claims  # noqa: B018
+    assert main(["claims", str(again.path)]) == 0 and "not finished" in capsys.readouterr().out
+
+
+def test_a_page_finds_floors_and_options_of_every_configuration(tmp_path):
+    page = """# P
+
+{% for each in configurations %}{{ learned(configuration=each.label) }}{% endfor %}
+
+<{{ estimate("depth", depth=2).mean }} {{ estimate("depth", **{"options.depth": 1}).mean }} {{ estimate("whole") }}>
+"""
+
+    class Depth(Config):
+        depth: int = 1
+
+    @hs.measure
+    def depth(context):
+        return {"depth": [float(context.options.depth)] * len(context.members)}
+
+    @hs.measure(when="run")
+    def whole(context):
+        return {"whole": 0.625}
+
+    fields = {"vary": {}, "claims": (), "page": page, "options": Depth(), "measures": [depth, whole], "seeds": 1,
+              "training": hs.Training(steps=3, batch_size=2), "members_per_unit": 8}  # fmt: skip
+    two = [hs.Configuration(label=f"start {n}", overrides={"init_seed": n}) for n in (3, 5)]
+    run = hs.run(study(**fields, configurations=lambda options: two), out=tmp_path)
+    assert [*json.loads((run.path / "page.json").read_text())["floors"]] == ["start 3", "start 5"]
+    varied = hs.run(study(**{**fields, "vary": {"options.depth": [1, 2]}}), out=tmp_path)
+    told = re.sub(r"<[^>]+>", "", (varied.path / "report.html").read_text())
+    assert "&lt;2.0 1.0 0.625&gt;" in " ".join(told.split()) and "no floor is known" in told
+
+
+def test_a_measure_of_a_notebook_is_measured_anew_when_what_it_reads_changes(tmp_path):
+    @hs.measure
+    def bound(context):
+        return {"bound": [BOUND[0]] * len(context.members)}
+
+    made = study(measures=[bound], vary={}, claims=(), seeds=1, training=hs.Training(steps=2, batch_size=2))
+    assert hs.run(made, out=tmp_path).evidence.last("bound").tolist() == [3.0]
+    BOUND[0] = 5.0
+    assert hs.run(made, out=tmp_path).evidence.last("bound").tolist() == [5.0]
+
+
+BOUND = [3.0]

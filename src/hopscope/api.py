@@ -81,6 +81,7 @@ def run(
         raise UserError(f"time-budget: expected a number of seconds above 0, found {time_budget!r}")
     trackers = [tracker] if isinstance(tracker, str) else list(tracker)
     check_trackers(trackers)
+    measuring.forget_sources()
     loaded = _loaded(study)
     with loaded.naming():
         preset, chosen = loaded.study.preset(preset), loaded.study.chosen(preset, {**(fields or {}), **more})
@@ -141,9 +142,11 @@ def conclude_again(folder: RunFolder) -> None:
     over = folder.is_done or "source" not in folder.config  # committed results name no study to conclude them
     if over or not all(unit.is_whole for unit in folder.units):
         return
+    measuring.forget_sources()
     loaded = jobs.of_run(folder)
-    with folder.locked(), loaded.naming():
-        conclude(folder, loaded)
+    if measuring.is_measured(folder.whole, loaded.study):
+        with folder.locked(), loaded.naming():
+            conclude(folder, loaded)
 
 
 def open_run(path: Path | str, study: "Study | str | None" = None) -> "Run":
@@ -196,7 +199,10 @@ class Run:
 
     @cached_property
     def claims(self) -> Ledger:
-        """Every claim with its verdict: a table in a notebook, a ledger when printed."""
+        """Every claim with its verdict: a table in a notebook, a ledger when printed; or a `UserError`."""
+        if (self.path / "claims.json").is_file() and not self.folder.is_concluded:
+            words = "expected a run that was concluded, found one that a fault or another command stopped"
+            raise UserError(f"{self.path}: {words}; hopscope report {self.path} concludes it")
         return Ledger.from_json(self.folder.read("claims.json"), str(self.path / "claims.json"))
 
     @cached_property

@@ -133,3 +133,10 @@ def test_parts_that_are_completions_are_joined():
 
     assert joined([run(BASE, BAD), run(LAST, GOOD)])["C1"].verdict == YES
     assert joined([run(BASE, GOOD), run(LAST, GOOD)])["C1"].verdict == NO
+
+
+def test_claims_of_two_studies_with_one_id_are_not_joined_with_each_other():
+    one, last = run_under(BASE, BAD, kind="general"), run_under(LAST, BAD, kind="general")
+    assert joined([one, last])
+    other = Ledger(each.model_copy(update={"statement": "Something else."}) for each in run_under(LAST, GOOD))
+    assert joined([one, last, other]) == {}

@@ -353,3 +353,10 @@ def test_a_claim_waits_for_numbers_until_there_are_some():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "[]\n"
     )
+
+
+def test_samples_take_arrays():
+    found = Samples(
+        [0.5] * 3, cluster=np.array([3, 3, 5]), interval=np.array([0.1, 0.9]), members=np.arange(3)
+    )
+    assert (found.cluster, found.interval, found.members) == ((3, 3, 5), (0.1, 0.9), (0, 1, 2))

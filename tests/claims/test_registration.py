@@ -1,12 +1,16 @@
 """Rules that are changed after the run began: the verdict is that of the new rule, and both are shown."""
 
+import copy
+import functools
 import importlib.util
 import subprocess
 import sys
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from hopscope.claims import Ledger, Samples, at_least, at_most, registered
 from hopscope.claims.judge import judge
@@ -169,3 +173,29 @@ def test_a_file_that_is_edited_while_the_run_goes_on_changes_nothing(tmp_path):
     before = text_of(module.value)
     path.write_text("\n\n\ndef value(evidence):\n    return 2\n")
     assert text_of(module.value) == before
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.tensor(0.10001), torch.tensor(0.10002)),
+        (torch.zeros(2003), torch.zeros(2003).index_fill(0, torch.tensor([997]), 1.0)),
+        (torch.zeros(3, dtype=torch.bfloat16), torch.zeros(3)),
+        (pd.DataFrame({"x": range(211)}), pd.DataFrame({"x": [0] * 100 + [7] + [*range(101, 211)]})),
+        (pd.Series([0.1234567890123]), pd.Series([0.1234567890124])),
+    ],
+    ids=["digits", "middle", "kind", "rows", "series"],
+)
+def test_numbers_that_a_text_leaves_out_count(one, other):
+    assert text_of([one]) != text_of([other]) and text_of([one]) == text_of([copy.deepcopy(one)])
+
+
+def test_what_is_found_once_and_kept_does_not_count():
+    class Opened:
+        @functools.cached_property
+        def table(self):
+            return [3, 5]
+
+    opened = Opened()
+    before = text_of(lambda: opened)
+    assert opened.table and text_of(lambda: opened) == before

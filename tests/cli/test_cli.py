@@ -12,6 +12,7 @@ import pytest
 
 import hopscope
 from hopscope.cli import COMMANDS, main
+from hopscope.cli.parsing import console
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
 
@@ -281,3 +282,8 @@ def test_a_run_that_has_not_ended_says_so(capsys, folder):
     assert status == 0 and "not finished: run the same study again" in out
     with pytest.raises(UserError, match="expected a finished run"):
         hopscope.open_run(path).claims  # noqa: B018
+
+
+def test_a_reader_that_has_gone_ends_a_command_in_silence():
+    with pytest.raises(BrokenPipeError):  # rich would end the process with status 1
+        console().on_broken_pipe()

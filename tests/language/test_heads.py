@@ -232,3 +232,18 @@ def test_repeats_are_read_in_all_tellings(built):
         assert {text.ids[n] for n in targets} == {planted.VOCABULARY.index(one.answer)}
         assert all(len(targets) == 3 for targets in text.reads["facts:pair_mate"].values())
         assert len({role.split(",")[0] for role in text.roles if "step 1" in role}) == 3
+
+
+def test_of_a_model_of_images_and_texts_the_heads_for_texts_are_taken():
+    text = {"vocab_size": len(planted.VOCABULARY), "hidden_size": 12, "intermediate_size": 5, "num_hidden_layers": 3,
+            "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6}  # fmt: skip
+    vision = {"hidden_size": 14, "intermediate_size": 7, "num_hidden_layers": 5, "num_attention_heads": 2,
+              "image_size": 8, "patch_size": 4}  # fmt: skip
+    config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    model = transformers.Gemma3ForConditionalGeneration._from_config(config, attn_implementation="eager")
+    found = attentive("gemma", model, planted.tokenizer())
+    assert len(found.layers) == 3 and found.widths == [12] * 3
+    (asked,) = texts_of(found, EQUATIONS.model_copy(update={"count": 1}))
+    nothing = torch.zeros(len(asked.ids), sum(found.widths))
+    whole, without = margins(found, asked, [frozenset(), frozenset([(0, 0), (0, 1)])], nothing)
+    assert whole != without

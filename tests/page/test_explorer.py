@@ -20,6 +20,7 @@ from hopscope.models.config import Model
 from hopscope.models.transformer import Transformer
 from hopscope.page import explorer
 from hopscope.page.page import page
+from hopscope.runs import Evidence
 from hopscope.tasks import Permutation, Retrieval
 from hopscope.tasks.samples import held_out
 from hopscope.training.config import Training
@@ -227,3 +228,18 @@ def make_live(make, **more):
         own = {"metric": name, "measure": name, "value": 1.0, "file": file}
         found += [{**own, "member": member, "step": step} for member, step in places]
     return make(rows=found, arrays=arrays, **more)
+
+
+def test_a_checkpoint_whose_numbers_overflowed_is_left_out(make):
+    run = make_live(make)
+    table = Evidence.read(run)
+    shown = explorer.models(run, table)
+    assert [len(each["checkpoints"]) for each in shown] == [2, 2]
+    kept = table.arrays
+
+    def overflowed(file):
+        return {key: each * np.float32(np.inf) if key.endswith("predictions") else each
+                for key, each in kept(file).items()}  # fmt: skip
+
+    table.arrays = overflowed
+    assert explorer.models(run, table) == []

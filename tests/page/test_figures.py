@@ -195,3 +195,25 @@ def test_symbols_are_written_with_their_index_and_numbers_of_a_part_ascend():
     assert different(["9", "10", "1", None, "9"]) == ["1", "9", "10", None]
     assert different(["b", "10", "a", 3.0]) == [3.0, "b", "10", "a"]
     assert figures.Shown.__optional_keys__ >= {"split", "part", "panel", "where", "levels", "rows"}
+
+
+def test_an_axis_has_room_for_every_bar_and_a_curve_that_ends_far_away_stays_on_it(evidence, make):
+    far = [{"shape": "near", "value": 0.01}, {"shape": "far", "value": 5.0}]
+    for made in (bars([], by="shape", rows=lambda _: far, name="a", ends=(0.0, 1.0)),
+                 dots([], y="shape", rows=lambda _: far, name="b")):  # fmt: skip
+        spec = shown(made, evidence).spec
+        domains = re.findall(r'"domain": \[([-0-9.]+), ([-0-9.]+)\]', json.dumps(spec))
+        assert domains and all(float(high) >= 5.0 for _, high in domains), domains
+    lost = [{**row, "value": 1e7} if (row["metric"], row["member"]) == ("loss", 5) and not row["step"] else row
+            for row in rows()]  # fmt: skip
+    run = make(rows=lost, figures=[curves("loss", by="model.layers", ends=(0.0, 1.0))])
+    svg = (run.path / "figures/loss-by-model.layers.svg").read_text()
+    assert float(re.search(r'height="([0-9.]+)"', svg)[1]) < 700
+
+
+def test_names_are_found_by_value(evidence):
+    told = [{"rate": value, "value": 0.5, "member": at, "seed": at, "at": 3}
+            for value in (0.0, None, '"gpt2"') for at in (0, 1)]  # fmt: skip
+    names = {0: "no MLP", None: "nothing", "gpt2": "GPT-2"}
+    found = data(shown(dots([], y="rate", rows=lambda _: told, names=names, name="a"), evidence).spec)
+    assert {row["y"] for row in found} == {*names.values()}

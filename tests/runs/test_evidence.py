@@ -306,3 +306,9 @@ def test_a_million_rows_answer_at_once():
     for number in range(300):
         assert evidence.where(seed=[2, 3, 5]).last("a", layer=number % 25).tolist() == [499.0] * 3
     assert time.process_time() - began < 6.0
+
+
+def test_a_part_may_be_asked_for_as_a_number():
+    rows = [{"metric": "x", "part": str(part), "value": [float(part)], "member": [0]} for part in (3, 5)]
+    table = Evidence.of(rows, [Member(member=0, seed=7, unit="a")], {})
+    assert table.last("x", part=5).tolist() == [5.0] and len(table.rows("x", part=[3, 5])) == 2

@@ -250,3 +250,19 @@ def test_a_model_that_does_not_fit_the_task_is_one_line(study):
         UserError, match=r"study 'echo': 'width 7': .*width: expected a multiple of heads = 2, found 7"
     ):
         plan(study(model=Model(heads=2), vary={"model.width": [8, 7]}))
+
+
+TABLES = {}
+
+
+class Remembering(Permutation):
+    """Fills a global while it draws."""
+
+    def sample(self, draws):
+        TABLES.setdefault(self.values, torch.arange(3))
+        return super().sample(draws)
+
+
+def test_a_task_whose_samples_change_its_source_is_refused():
+    with pytest.raises(UserError, match="their first samples change a global that they read"):
+        plan(encoder(task=Remembering(values=5)))

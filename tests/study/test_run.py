@@ -19,6 +19,7 @@ from hopscope.study.measure import measure
 from hopscope.study.measuring import is_measured, measure_run, measure_unit, rows_of_run, training_of
 from hopscope.study.study import Configuration, Study
 from hopscope.tasks import Shape, Task
+from hopscope.training.config import Training
 from hopscope.training.train import TimeBudget, train
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -337,3 +338,10 @@ def test_options_of_a_cell_reach_its_measures(begun, study):
     made = study(options=Wishes, vary={"count": [3, 5]}, measures=[told])
     run = begun(made)
     assert trained(run, fitted(Loaded(made), run).study).last("count").tolist() == [3.0, 3.0, 5.0, 5.0]
+
+
+def test_a_field_that_is_given_its_default_does_not_harm(begun, study):
+    made = study(training=Training(steps=4, schedule="cosine", final_rate=0.1, examples=None, batch_size=3))
+    run = begun(made)
+    assert trained(run, made).last("loss").notna().all()
+    assert fitted(Loaded(made), run).study.training == made.training

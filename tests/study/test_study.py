@@ -1,9 +1,11 @@
 """A study as a value: its fields, its grid, and what it refuses, each in one line."""
 
+import json
 import subprocess
 import sys
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -241,3 +243,21 @@ def test_studies_and_their_rooms_load_no_torch():
     rooms = "import hopscope.study.measuring, hopscope.study.measures, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", rooms], check=True, capture_output=True, text=True)
     assert not {"torch", "pandas", "pyarrow", "altair", "scipy"} & set(done.stdout.split())
+
+
+WHOLE = {"name": "whole", "task": Anything(), "model": Model(), "training": Training(steps=3)}
+
+
+def test_numbers_of_numpy_are_plain_and_sets_are_refused():
+    made = Study(
+        **{**WHOLE, "vary": {"model.heads": 2 ** np.arange(2), "training.learning_rate": [np.float32(0.5)]}}
+    )
+    assert json.dumps([each.overrides for each in made.grid()])
+    with pytest.raises(UserError, match=r"vary: .*found a set for model.heads; write a list"):
+        Study(**{**WHOLE, "vary": {"model.heads": {1, 2}}})
+
+
+def test_a_field_of_the_options_that_is_fixed_is_no_flag():
+    made = Study(**{**WHOLE, "options": Wishes(), "fixed": ("options.deepest",)})
+    with pytest.raises(UserError, match=r"deepest: expected a field that the study .* leaves open"):
+        made.chosen(None, {"deepest": 3})

@@ -118,6 +118,9 @@ class Samples:
         if self.members is None and self.unit == "member" and is_series(self.values):
             object.__setattr__(self, "members", self.values.index.tolist())
         object.__setattr__(self, "values", _numbers(self.values))
+        for name in ("cluster", "interval", "members"):
+            if hasattr(found := getattr(self, name), "tolist"):
+                object.__setattr__(self, name, tuple(found.tolist()))
         for name in ("cluster", "error", "members"):
             n, found = len(self.values), getattr(self, name)
             if hasattr(found, "__len__") and len(found) != n:

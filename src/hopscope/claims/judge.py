@@ -84,15 +84,17 @@ def counts(readings: int, verdict: str, lacks: Iterable[str], n: int) -> tuple[i
 def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
     """Id → what several runs say together, of the claims that they judged under several completions.
 
-    Claims of other studies with the same id and statement are the same.  Of several verdicts under one completion the
-    one that `counts` most stands, and of equal ones the last.
+    Claims of other studies with the same id and statement are the same; with another statement none is told.  Of
+    several verdicts under one completion the one that `counts` most stands, and of equal ones the last.
     """
     every: dict[tuple[str, str], list[tuple[Verdict, str, Judgement]]] = {}
     for verdict in (each for ledger in ledgers for each in ledger):
         under = [(verdict, name, own) for name, own in _by_completion(verdict) if own.verdict != "not run"]
         every.setdefault((verdict.id, verdict.statement), []).extend(under)
     found = {}
-    for (claim, _), told in every.items():
+    for (claim, statement), told in every.items():
+        if any(other == claim and words != statement for other, words in every):
+            continue  # claims of two studies that have one id
         told.sort(key=lambda each: counts(len(each[0].readings), each[2].verdict, each[2].lacks, each[2].n))
         ran = {name: own for _, name, own in told}
         if len(ran) < 2 or all(verdict is told[0][0] for verdict, *_ in told):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hopscope.claims.claim import Claim
 
 _LIBRARY = __name__.partition(".")[0]
+_KEPT = functools.cached_property
 
 
 def text_of(thing: Any) -> str:
@@ -71,15 +72,17 @@ def _told(thing: Any, home: str | None, seen: set[int]) -> str:
     if isinstance(thing, list | tuple | set | frozenset):
         inner = [_told(each, home, seen) for each in thing]
         return f"[{', '.join(inner if isinstance(thing, list | tuple) else sorted(inner))}]"
-    if hasattr(thing, "tobytes") and not isinstance(thing, type):
-        thing = f"{thing!r} {hashlib.sha256(thing.tobytes()).hexdigest()}"
+    if not isinstance(thing, type):
+        thing = _content(thing)
     if not isinstance(thing, types.FunctionType | type):
         told = repr(thing)
         is_plain = " at 0x" not in told and not callable(thing)
         if is_plain or id(thing) in seen or not hasattr(thing, "__dict__"):
             return type(thing).__qualname__ if " at 0x" in told else told
         seen.add(id(thing))
-        return _told((type(thing), vars(thing)), home, seen)
+        # What was found once and kept may not be there the next time.
+        found = {k: v for k, v in vars(thing).items() if not isinstance(getattr(type(thing), k, None), _KEPT)}
+        return _told((type(thing), found), home, seen)
     if home is not None and not _ours(thing.__module__, home):
         return f"{thing.__module__}.{thing.__qualname__}"
     if id(thing) in seen:
@@ -102,6 +105,19 @@ def _told(thing: Any, home: str | None, seen: set[int]) -> str:
     return "\n".join(texts)
 
 
+def _content(thing: Any) -> Any:
+    """Of arrays, tensors and tables, whose text leaves numbers out, a hash of all; anything else as it is."""
+    thing = thing.to_pandas() if hasattr(thing, "to_pandas") else thing
+    if hasattr(thing, "to_csv"):
+        return f"{type(thing).__name__} {hash_of(thing.to_csv())}"
+    if hasattr(thing, "detach"):
+        plain = thing.detach().cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8)
+        return f"{thing.dtype} {[*thing.shape]} {hashlib.sha256(plain.numpy().tobytes()).hexdigest()}"
+    if hasattr(thing, "tobytes"):
+        return f"{thing!r} {hashlib.sha256(thing.tobytes()).hexdigest()}"
+    return thing
+
+
 def _ours(module: str, home: str) -> bool:
     """Whether a module is by the author of another one; what this library does is told by its version instead."""
     if module.partition(".")[0] == _LIBRARY:
@@ -120,7 +136,10 @@ def _imported_within(thing: Any) -> Iterator[Any]:
     for kind in kinds or [thing] * isinstance(thing, types.FunctionType):
         for node in _definition(kind).imports:
             module = "." * node.level + (node.module or "")
-            found = importlib.import_module(module, sys.modules[kind.__module__].__package__)
+            try:
+                found = importlib.import_module(module, sys.modules[kind.__module__].__package__)
+            except ImportError:
+                continue  # what it does without, it says itself
             used = [getattr(found, alias.name, None) for alias in node.names]
             defined = [each for each in used if isinstance(each, types.FunctionType | type)]
             yield from (each for each in defined if _ours(each.__module__, thing.__module__))

@@ -62,7 +62,11 @@ def console() -> "Console":
     """A console on standard output, as wide as the terminal (or as COLUMNS says)."""
     from rich.console import Console
 
-    return Console(width=shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, highlight=False)
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # which ends a command in silence
+
+    return Screen(width=shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, highlight=False)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:

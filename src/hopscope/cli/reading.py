@@ -39,7 +39,7 @@ def claims(
         ledger, outcome = None, "not finished: run the same study again"
         try:
             run.config  # noqa: B018 - without which a run cannot be read
-            if (run.path / "claims.json").exists():
+            if run.is_concluded:
                 ledger = Ledger.from_json(run.read("claims.json"), str(run.path / "claims.json"))
                 read.append(ledger)
                 outcome = ledger.closing_line

@@ -3,6 +3,7 @@
 Their Vega-Lite stands in `templates/charts` and is filled in here: Altair would check it for longer than it is drawn.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -87,12 +88,12 @@ class Chosen:
             self.labels[role] = [""] if name is None else [*self.facts.groups(name, self.what)]
             return frame.assign(**{role: self.labels[role][0]})
         names, values = self.shown.get("names", {}), facts.different(frame.get(name, ()))
-        if known := {str(key): label for key, label in names.items() if str(key) in {*map(str, values)}}:
-            frame = frame[[str(value) in known for value in frame[name]]]
-            values = [value for key in known for value in values if str(value) == key]
+        if known := {value: label for key, label in names.items() for value in values if _is(value, key)}:
+            frame = frame[[(None if missing(value) else value) in known for value in frame[name]]]
+            values = [*known]
         bare = (own or (self.drawing.shape == "cells" and role in "xy")) and name not in ("metric", "part")
         told = {each: str(each) if bare else facts.label_of(name, each) for each in values}
-        labels: dict[Any, Any] = {each: known.get(str(each), words) for each, words in told.items()}
+        labels: dict[Any, Any] = {each: known.get(each, words) for each, words in told.items()}
         numbers = all(isinstance(each, int | float) for each in values)
         if numbers and role == "x" and self.drawing.shape == "sweep":
             self.numeric, labels = True, dict(zip(values, values, strict=True))
@@ -118,14 +119,16 @@ class Chosen:
         return pd.concat([facts.at_last_step(own) for _, own in self.frame.groupby("metric", dropna=False)])
 
     def ends(self, rows: Iterable[Row]) -> Ends:
-        """Ends of the axis of values: what is shown, with room; rare spikes are left out."""
+        """Ends of the axis of values: what is shown, with room.  Curves are clipped: rare spikes are left out."""
         every = [row[name] for row in rows for name in ("value", "low", "high") if row.get(name) is not None]
         known = sorted([*every, *self.levels.values()]) or [0.0, 1.0]
         high, usual, low = known[-1], known[int(0.995 * (len(known) - 1))], min(0.0, known[0])
-        if high > _SPIKE * max(usual, 1e-12):
+        clipped = self.drawing.shape == "curves"
+        if clipped and high > _SPIKE * max(usual, 1e-12):
             high = max(usual * 1.05, *self.levels.values(), 0.0)
         room, share = 0.05 * (high - low or 1.0), self.unit == "fraction" and low == 0 and high > 0.5
-        return self.shown.get("ends", (0.0, 1.0) if share else (low - room * (low < 0), high + room))
+        first, last = self.shown.get("ends", (0.0, 1.0) if share else (low - room * (low < 0), high + room))
+        return (first, last) if clipped else (min([first, *every]), max([last, *every]))
 
 
 def drawn(drawing: Any, evidence: "Evidence") -> tuple[Spec, str, str]:
@@ -142,6 +145,11 @@ def drawn(drawing: Any, evidence: "Evidence") -> tuple[Spec, str, str]:
 
 
 # Rows.
+
+
+def _is(value: Any, key: Any) -> bool:
+    # Columns of several kinds of values hold text as JSON.
+    return bool(value == key or str(value) == str(key) or (isinstance(key, str) and value == json.dumps(key)))
 
 
 def _whole(value: Any) -> Any:

@@ -234,6 +234,8 @@ def _json(value: Any) -> Array:
 def models(run: "RunFolder", evidence: "Evidence") -> list[dict[str, Any]]:
     """What the explorer's script is given of each model; weights where they fit, so that it can compute any input."""
     files, found, left = _files(evidence, EXPLORER), list[dict[str, Any]](), MOST_CHARACTERS
+    if not files:
+        return found
     begun = [unit for unit in run.units if unit.steps]
     units = {each.member: (unit, at) for unit in begun for at, each in enumerate(unit.members)}
     # Members whose loss is lowest come first.
@@ -242,7 +244,11 @@ def models(run: "RunFolder", evidence: "Evidence") -> list[dict[str, Any]]:
     first = {evidence.configurations[member]: member for member in reversed(order)}
     for at, member in enumerate([*dict.fromkeys([*reversed(first.values()), *order])][:MOST_MODELS]):
         steps = spread(sorted(files[member]), MOST_OTHERS if at else MOST_CHECKPOINTS)
-        arrays = {step: _arrays(evidence, files[member][step], f"{EXPLORER}-{member}") for step in steps}
+        every = {step: _arrays(evidence, files[member][step], f"{EXPLORER}-{member}") for step in steps}
+        # A member may overflow at a checkpoint, and be seen to have diverged a step later.
+        arrays = {step: own for step, own in every.items() if all(map(_is_finite, own.values()))}
+        if not (steps := [*arrays]):
+            continue
         last, (unit, place) = arrays[steps[-1]], units.get(member, (None, 0))
         told, live, room = about(last), [*unit.steps] if unit else [], left if at else 0.6 * left
         layout = told["shape"]["layout"]
@@ -318,6 +324,10 @@ def _arrays(evidence: "Evidence", file: str, name: str) -> Arrays:
     # The arrays of one saved value, without its name in front.
     found = evidence.arrays(file)
     return {key.removeprefix(f"{name}."): each for key, each in found.items() if key.startswith(f"{name}.")}
+
+
+def _is_finite(array: Array) -> bool:
+    return bool(np.isfinite(array).all())
 
 
 def _text(content: bytes) -> str:

@@ -54,6 +54,8 @@ class Estimate(NamedTuple):
             gone = ["training diverged"] * bool(self.diverged) + ["it never happened"] * bool(self.never)
             why = [*gone, "not measured"][0] if self.members else "the run has no such member"
             return f"no value ({why})"
+        if not self.members:
+            return "the whole run"
         whole = counted(self.seeds, "seed")
         whole = whole if self.seeds == self.members else f"{counted(self.members, 'member')} of {whole}"
         missing = self.members - len(self.values) - self.diverged - self.never
@@ -84,7 +86,8 @@ class Facts:
 
     def groups(self, by: str | None, what: str) -> dict[str, list[int]]:
         """Label → members, by the values of a column (`None`: by configuration); `UserError`: there is none such."""
-        name, found, every = by or CONFIGURATION, dict[str, list[int]](), [*map(int, self.members.index)]
+        name, found = self.column(by or CONFIGURATION), dict[str, list[int]]()
+        every = [*map(int, self.members.index)]
         if name in self.members:
             values = dict(zip(every, self.members[name], strict=True))
             for value in different(values.values()):
@@ -96,6 +99,11 @@ class Facts:
             known = listed([CONFIGURATION, *self.evidence.columns], 30)
             raise UserError(f"{what}: expected by to be one of the columns {known}, found {by!r}")
         return found
+
+    def column(self, name: str) -> str:
+        """A field as the evidence has it: one of the options stands with or without their name before it."""
+        bare = name.removeprefix("options.")
+        return next((each for each in (name, bare, f"options.{bare}") if each in self.evidence.columns), name)
 
     def setting(self, name: str) -> tuple[Any] | None:
         """The value of a dotted field in the run's configuration, in a tuple; `None` if there is no such field."""
@@ -117,7 +125,8 @@ class Facts:
             metrics = listed(evidence.metrics, 30) or "none"
             raise UserError(f"{what}: expected one of {metrics}, found {metric!r}")
         columns = [*COLUMNS, *evidence.columns]
-        for name, value in {**dict.fromkeys(PLACE), **where}.items():
+        for asked, value in {**dict.fromkeys(PLACE), **where}.items():
+            name = self.column(asked)
             if name in columns:
                 own |= {} if value is ... else {name: value}
             elif (fixed := self.setting(name)) is None:
@@ -137,14 +146,16 @@ class Facts:
         """Each member's value at its last step, index member; of a metric of the whole run, the values of its rows."""
         frame = self.rows(metric, what, **where)
         if len(frame) and frame["member"].isna().all():
-            return frame["value"].dropna()
-        columns = ("member", "seed", CONFIGURATION, *self.evidence.columns)
-        asked = {name: value for name, value in where.items() if name in columns}
+            return frame["value"].dropna().set_axis([None] * frame["value"].count())
+        columns, named = ("member", "seed", CONFIGURATION, *self.evidence.columns), map(self.column, where)
+        asked = {name: value for name, value in zip(named, where.values(), strict=True) if name in columns}
         final = at_last_step(frame.dropna(subset="member"))
         return final.groupby("member")["value"].mean().reindex(self.evidence.where(**asked).members)
 
     def estimate(self, values: "pd.Series[float]") -> Estimate:
-        """The mean of one value for each member (NaN: none; infinite: it never happened)."""
+        """The mean of one value for each member (NaN: none; infinite: it never happened), or of the whole run's."""
+        if len(values) and values.index.isna().all():
+            return Estimate((*map(float, values),), None, 0, 0, 0, 0)
         known = {member: float(value) for member, value in values.items() if math.isfinite(value)}
         seeds = {member: self.evidence.seeds.get(member, member) for member in values.index}
         # A seed that occurs in several configurations is one cluster.
@@ -209,7 +220,7 @@ def written(value: Any) -> str:
 def label_of(name: str, value: Any) -> str:
     """A value of a column as a label: `layers 2` of `model.layers`, `seed 3`, x₂ of `loss_2`, others by themselves."""
     if name in ("metric", "part"):
-        return symbol(value).replace("_", " ")
+        return "whole" if missing(value) else symbol(value).replace("_", " ")
     if name in (CONFIGURATION, "split", "run"):
         return str(value)
     short = name.rpartition(".")[2]

@@ -169,7 +169,8 @@ def _about(run: "RunFolder", loaded: "Loaded") -> dict[str, Any]:
     beside = [path for path in folder.glob("*.md.j2") if path.is_file()] if loaded.file else []
     parts = {path.name: _text(path) for path in beside}
     jobs = [job_of(unit) for unit in run.units] if study.task is not None else []
-    floors = {job.label: json.loads(json.dumps(task_of(job, study).floors(), default=_plain)) for job in jobs}
+    each = ((job, json.loads(json.dumps(task_of(job, study).floors(), default=_plain))) for job in jobs)
+    floors = {member.configuration: own for job, own in each for member in job.members}
     found = {"floors": floors, "docstring": type(study.task).__doc__ or "" if jobs else "", "parts": parts}
     if study.page is None:
         return found
@@ -235,7 +236,7 @@ def _listed(run: "RunFolder", folder: Path) -> dict[str, Any]:
     row |= {"name": run.path.name, "tally": []}
     try:
         row |= {"study": run.config["study"], "preset": run.config.get("preset") or ""}
-        if (run.path / "claims.json").is_file():
+        if run.is_concluded:
             row["tally"] = tally(Ledger.from_json(run.read("claims.json")))
             row["words"] = "" if row["tally"] else "no claims"
         else:

@@ -132,7 +132,7 @@ class Story:
         # What never happened counts as later than all; of an even number, the lower of the two middle ones.
         middle = values.dropna().sort_values().iloc[(values.count() - 1) // 2]
         return Told(
-            f"{short} (n\u00a0=\u00a0{found.over})" if n else short, short=short, n=len(found.values),
+            f"{short} (n\u00a0=\u00a0{found.over})" if n and found.members else short, short=short, n=len(found.values),
             value=self._held(format_number(found.mean, unit, decimals), over),
             range=" – ".join(self._held(format_number(end, unit, decimals), members[end]) for end in ends),
             median=self._held(format_number(middle, unit), f"median of {key}") if math.isfinite(middle)
@@ -158,13 +158,25 @@ class Story:
         As text `5 of 6`; in parts `count` and `of`, `all` and `none`, and `known`: whether there is a bound.
         """
         values, key = self._last(metric, where)
-        labels, count, known = self._evidence.configurations, 0, bool(len(values))
+        labels = self._evidence.configurations
+        values = values[values.index.isin(labels)]
+        count, known = 0, bool(len(values))
         for member, value in values.items():
             floors = self._facts.floors(metric, [labels[member]]).values()
             lowest = min((each for each in floors if each > 0), default=None)
             bound = below if below is not None else None if lowest is None else _LEARNED * lowest
             known, count = known and bound is not None, count + (bound is not None and value < bound)
         words = f"{below:g}" if below is not None else "a quarter of the lowest floor"
+        if len(values) and not known:
+            return Told(
+                "no value (no floor is known)",
+                count=0,
+                of=len(values),
+                known=False,
+                all=False,
+                none=False,
+                mean=0,
+            )
         return self._counted(count, len(values), known, f"members below {words} of {key}")
 
     def _counted(self, count: int, of: int, known: bool, key: str) -> Told:
@@ -235,8 +247,8 @@ class Story:
 
     def setting(self, name: str) -> str:
         """The value of a field in this run, or its values where configurations differ in it."""
-        if name in self._evidence.columns:
-            values = {written(value): None for value in self._facts.members[name] if not missing(value)}
+        if (column := self._facts.column(name)) in self._evidence.columns:
+            values = {written(value): None for value in self._facts.members[column] if not missing(value)}
             return f"{' or '.join(values)} (varied)"
         if (fixed := self._facts.setting(name)) is None:
             raise UserError(f"setting: expected a field of the study, such as training.steps, found {name!r}")

@@ -370,7 +370,8 @@ def _wanted(name: str, value: Any) -> list[Any]:
     if name == "split":
         return [str(each).replace("-", "_") for each in several]
     if name in COLUMNS:
-        return several
+        text = COLUMNS[name] == "string"
+        return [str(each) if text and each is not None else each for each in several]
     whole = [value] if isinstance(value, list | tuple) else []
     return [*several, *(canonical_json(each) for each in [*several, *whole] if each is not None)]
 

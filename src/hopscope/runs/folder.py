@@ -142,6 +142,11 @@ class RunFolder:
         return bool(known) and all((self.path / name).is_file() for name in known)
 
     @property
+    def is_concluded(self) -> bool:
+        """Whether its verdicts are of its evidence: they are there, and the run is done, or names no study to go on."""
+        return (self.path / "claims.json").is_file() and (self.is_done or "source" not in self.config)
+
+    @property
     def _manifest(self) -> dict[str, str]:
         return files.read_record(self.path / _MANIFEST).get("files", {})
 

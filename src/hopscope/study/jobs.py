@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from hopscope.claims.source import registered, source_hash
 from hopscope.config import Config, in_words, values_of
@@ -136,6 +136,11 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
             name = sha256(canonical_json(decides).encode())[:12]
             own = tuple(each.model_copy(update={"unit": name}) for each in some)
             jobs.append(job.model_copy(update={"name": name, "members": own}))
+    if source != source_of_task(study):
+        words = "expected a task and a start whose code stays as it is, found that their first samples change a global"
+        raise UserError(
+            f"study {study.name!r}: {words} that they read; keep such tables by functools.lru_cache"
+        )
     return jobs
 
 
@@ -188,7 +193,10 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
             fields = {"held_out": own["held_out"]}
             if study.task is not None:
                 given = run.config.get("given", own)
-                fields |= {name: {field: own[name][field] for field in given[name]} for name in _DERIVED}
+                fields |= {
+                    name: {field: own[name][field] for field in given[name] if field in own[name]}
+                    for name in _DERIVED
+                }
                 fields["task"] = type(study.task).model_validate(own["task"]["fields"])
                 fields["completion"] = own["completion"]
             if study.options is not None:
@@ -243,7 +251,11 @@ def ensemble_of(unit: UnitFolder, task: Task | Callable[[], Task], step: int | N
 
 
 def _recorded(task: Task) -> dict[str, Any]:
-    return {"name": type(task).__name__, "fields": task.model_dump(mode="json")}
+    try:
+        return {"name": type(task).__name__, "fields": task.model_dump(mode="json")}
+    except PydanticSerializationError as error:
+        words = f"expected fields that JSON can hold, found another ({in_words(error)}); keep functions out of fields"
+        raise UserError(f"task {type(task).__name__}: {words}") from None
 
 
 def _shared(cell: tuple[Configuration, Any]) -> str:

@@ -87,6 +87,11 @@ def source_of(measure: Measure, study: Study) -> str:
     return _source(with_needs(measure))
 
 
+def forget_sources() -> None:
+    """Look at the code of measures again: of a notebook, it may have changed since."""
+    _source.cache_clear()
+
+
 @lru_cache(maxsize=256)
 def _source(measures: tuple[Measure, ...]) -> str:
     return source_hash(*(part for each in measures for part in (each.name, each.when, each.function)))
@@ -181,7 +186,8 @@ def _rows_of(unit: UnitFolder, study: Study, taken: Iterable[_Taken]) -> Iterato
         rows = unit.measured(measure.name, source_of(measure, study), step)
         if rows is None:
             words = f"expected the rows of measure {measure.name}, found none"
-            raise UserError(f"{unit.path}: {words}; run the same command again to measure it")
+            again = "run the same command again to measure it (if its file was edited since Python began: in a new one)"
+            raise UserError(f"{unit.path}: {words}; {again}")
         yield from map(dict, rows)
 
 

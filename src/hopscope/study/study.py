@@ -52,6 +52,14 @@ class Configuration(Config):
     label: str = Field(default_factory=lambda given: _label(given.get("overrides", {})))
     seeds: int | tuple[int, ...] | None = None
 
+    @field_validator("overrides")
+    @classmethod
+    def _are_plain(cls, overrides: dict[str, Any]) -> dict[str, Any]:
+        """Numbers of numpy as Python's."""
+        return {
+            name: value.tolist() if hasattr(value, "tolist") else value for name, value in overrides.items()
+        }
+
     @field_validator("seeds")
     @classmethod
     def _different(cls, seeds: Any) -> Any:
@@ -134,6 +142,18 @@ class Study(BaseModel, metaclass=OneLine):
         if isinstance(value, type) and issubclass(value, Task):
             raise ValueError(f"a task, found the class {value.__name__}; write {value.__name__}()")
         return value() if isinstance(value, type) else value
+
+    @field_validator("vary", mode="before")
+    @classmethod
+    def _has_an_order(cls, vary: Any) -> Any:
+        sets = (
+            [name for name, values in vary.items() if isinstance(values, set | frozenset)]
+            if isinstance(vary, dict)
+            else ()
+        )
+        if sets:
+            raise ValueError(f"values in an order, found a set for {sets[0]}; write a list")
+        return vary
 
     @field_validator("measures")
     @classmethod
@@ -254,7 +274,7 @@ class Study(BaseModel, metaclass=OneLine):
         except UserError:  # which is told when the run is planned; help and other fields do not wait for it
             grid = []
         given = [{*map(_short, each.overrides)} for each in grid]
-        return {*self.fixed, *(set.intersection(*given) if given else ())}
+        return {*map(_short, self.fixed), *(set.intersection(*given) if given else ())}
 
     def preset(self, name: str | None = None) -> str | None:
         """The preset that is meant: the one that is named (`UserError`: there is none), else `laptop` if it exists."""

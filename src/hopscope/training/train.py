@@ -95,6 +95,7 @@ def train(
     Returns:
         The members after the last step, with their task and seeds; a diverged one keeps its weights from before.
     """
+    seeds = seeds.tolist() if hasattr(seeds, "tolist") else seeds
     check_seeds("seeds", seeds if isinstance(seeds, int) else len(seeds))
     numbers = [*range(seeds)] if isinstance(seeds, int) else [*seeds]
     drawn, config = [*(init_seeds or numbers)], model.for_task(task.shape())

@@ -51,7 +51,8 @@
       const { model, example } = this, { config } = model.shape, given = model.inputs[example], roles = model.roles[example];
       if (config.inputs === "tokens") {
         const ids = this.typed === null ? given : this.parse(config.length);
-        return { rows: ids, labels: ids.map(id => model.tokens[id]), targets: this.typed === null ? model.targets[example] : null,
+        const targets = model.outputs === "vectors" ? model.targets[example].map(vector => [{ symbol: -1, vector }]) : model.targets[example];
+        return { rows: ids, labels: ids.map(id => model.tokens[id]), targets: this.typed === null ? targets : null,
           roles: ids.map((_, at) => roles[at] ?? `place ${at + 1}`) };
       }
       const size = model.symbol_size || config.input_size, different = [];
@@ -62,7 +63,9 @@
       const symbols = this.redrawn(different), held = of.map((symbol, at) => this.places[at] ?? symbol);
       const rows = given.map((vector, at) => [...symbols[held[at]], ...vector.slice(size)]);
       // Which symbol each part of each target is, or the vector itself where it is none of the sample's.
-      const targets = model.targets[example].map(target => Array.from({ length: target.length / size }, (_, part) => {
+      // The answer to an exchanged symbol is not known here.
+      const exchanged = Object.keys(this.places).length > 0;
+      const targets = exchanged ? null : model.targets[example].map(target => Array.from({ length: target.length / size }, (_, part) => {
         const vector = target.slice(part * size, (part + 1) * size), symbol = different.findIndex(each => alike(each, vector));
         return { symbol, vector: symbol < 0 ? vector : symbols[symbol] };
       }));
@@ -114,11 +117,14 @@
     const part = (values, at) => values.slice(at * size, (at + 1) * size);
     const nearest = values => best(symbols.map(each => -distance(values, each)));
     const name = at => (model.parts[at] ?? `${at + 1}.`).replace(/^(?:step_)?(\d+)$/, (_, step) => `x${step.replace(/\d/g, digit => "₀₁₂₃₄₅₆₇₈₉"[digit])}`);
-    const found = targets.map((target, at) => ({ target, answer: nearest(part(predicted, at)), error: distance(part(predicted, at), target.vector) }));
-    const rows = found.map(({ target, answer, error }, at) => bar(name(at), error, [["tick", clean ? distance(part(clean, at), target.vector) : NaN]],
-      [error.toFixed(3), `says ${letter(answer)}${target.symbol < 0 ? "" : answer === target.symbol ? " ✓" : `, not ${letter(target.symbol)}`}`], answer === target.symbol ? "is-target" : ""));
+    const found = Array.from({ length: predicted.length / size }, (_, at) => {
+      const target = targets?.[at] ?? { symbol: -1, vector: null }, error = values => (target.vector ? distance(part(values, at), target.vector) : NaN);
+      return { target, answer: nearest(part(predicted, at)), error: error(predicted), before: clean ? error(clean) : NaN };
+    });
+    const rows = found.map(({ target, answer, error, before }, at) => bar(name(at), error || 0, [["tick", before]],
+      [Number.isNaN(error) ? "–" : error.toFixed(3), !symbols.length ? "" : `says ${letter(answer)}${target.symbol < 0 ? "" : answer === target.symbol ? " ✓" : `, not ${letter(target.symbol)}`}`], answer === target.symbol ? "is-target" : ""));
     const known = found.filter(each => each.target.symbol >= 0), all = known.length === found.length && known.every(each => each.answer === each.target.symbol);
-    return { drawn: bars(["asked", "", "error", "nearest symbol"], rows), said: found.map((each, at) => `${name(at)} = ${letter(each.answer)}`).join(", "),
+    return { drawn: bars(["asked", "", "error", "nearest symbol"], rows), said: symbols.length ? found.map((each, at) => `${name(at)} = ${letter(each.answer)}`).join(", ") : "a vector",
       right: known.length < found.length ? "" : all ? ", which is right" : ", which is not right" };
   }
 
@@ -211,7 +217,7 @@
     answered(predictions, clean) {
       const { row, sequence } = this.explorer, read = sequence.of(this.model).read(), at = this.config.readout.indexOf(row);
       if (at < 0) return null;
-      if (this.model.outputs === "vectors") return vectors(this.model, read.targets[at], read.symbols ?? [], predictions[row], clean && clean[row]);
+      if (this.model.outputs === "vectors") return vectors(this.model, read.targets?.[at], read.symbols ?? [], predictions[row], clean && clean[row]);
       const target = read.targets ? read.targets[at] : -1;
       return classes(this.model, target < 0 ? null : target, predictions[row], clean && clean[row]);
     }
@@ -219,7 +225,8 @@
     async draw() {
       this.drawTime();
       this.drawChoices();
-      const { explorer } = this, { read } = explorer, found = await this.found();
+      const { explorer } = this, { read } = explorer, turn = this.turn = (this.turn ?? 0) + 1, found = await this.found();
+      if (turn !== this.turn) return; // what was asked for later has been drawn
       this.pattern = found.patterns[this.layer][this.head];
       const touched = this.edits.filter(each => each.layer === this.layer && each.head === this.head);
       this.matrix.draw({ pattern: this.pattern, labels: read.labels, roles: read.roles, row: explorer.row,
@@ -331,7 +338,7 @@
       try {
         const read = this.sequence.read();
         this.read = read;
-        const task = ({ shape, tokens, inputs }) => JSON.stringify([tokens, shape.config.length, shape.config.inputs === "vectors" && inputs]);
+        const task = ({ shape, tokens, inputs }) => JSON.stringify([tokens, shape.config.length, (shape.config.inputs === "vectors" || this.sequence.typed === null) && inputs]);
         if (this.panels.some(panel => task(panel.model) !== task(model))) {
           throw new Refusal("Expected two models of one task side by side, found models of two tasks: choose another one.");
         }

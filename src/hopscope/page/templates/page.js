@@ -128,7 +128,9 @@ globalThis.hopscopeCsv = text => URL.createObjectURL(new Blob([text], { type: "t
 
   // A link into something folded opens it.
   function openTarget() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let name = location.hash.slice(1).split("?")[0];
+    try { name = decodeURIComponent(name); } catch { /* a name with a bare % in it */ }
+    const target = document.getElementById(name);
     if (!target) return;
     for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
     target.scrollIntoView();
