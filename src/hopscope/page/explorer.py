@@ -246,7 +246,9 @@ def models(run: "RunFolder", evidence: "Evidence") -> list[dict[str, Any]]:
         steps = spread(sorted(files[member]), MOST_OTHERS if at else MOST_CHECKPOINTS)
         every = {step: _arrays(evidence, files[member][step], f"{EXPLORER}-{member}") for step in steps}
         # A member may overflow at a checkpoint, and be seen to have diverged a step later.
-        arrays = {step: own for step, own in every.items() if all(map(_is_finite, own.values()))}
+        arrays = {
+            step: own for step, own in every.items() if all(np.isfinite(each).all() for each in own.values())
+        }
         if not (steps := [*arrays]):
             continue
         last, (unit, place) = arrays[steps[-1]], units.get(member, (None, 0))
@@ -324,10 +326,6 @@ def _arrays(evidence: "Evidence", file: str, name: str) -> Arrays:
     # The arrays of one saved value, without its name in front.
     found = evidence.arrays(file)
     return {key.removeprefix(f"{name}."): each for key, each in found.items() if key.startswith(f"{name}.")}
-
-
-def _is_finite(array: Array) -> bool:
-    return bool(np.isfinite(array).all())
 
 
 def _text(content: bytes) -> str:

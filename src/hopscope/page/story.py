@@ -167,20 +167,11 @@ class Story:
             bound = below if below is not None else None if lowest is None else _LEARNED * lowest
             known, count = known and bound is not None, count + (bound is not None and value < bound)
         words = f"{below:g}" if below is not None else "a quarter of the lowest floor"
-        if len(values) and not known:
-            return Told(
-                "no value (no floor is known)",
-                count=0,
-                of=len(values),
-                known=False,
-                all=False,
-                none=False,
-                mean=0,
-            )
         return self._counted(count, len(values), known, f"members below {words} of {key}")
 
     def _counted(self, count: int, of: int, known: bool, key: str) -> Told:
         text, every = f"{self._held(str(count), key)} of {of}", known and 0 < of == count
+        text = text if known or not of else "no value (no floor is known)"
         return Told(text, count=count, of=of, known=known, all=every, none=known and count == 0, mean=count)
 
     def has(self, metric: str, **where: Any) -> bool:

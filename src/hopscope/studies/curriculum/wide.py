@@ -70,7 +70,7 @@ def unsettled(cells: Cells, evidence: "Evidence", more: str = "") -> str:
 
 open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
 open_study = partial(Study, model=MODEL, training=TRAINING, seeds=8, page="page.md.j2", held_out=512,
-                     fixed=("task.steps", "task.chains"))  # fmt: skip
+                     fixed=("task.steps", "task.chains", "model.causal"))  # fmt: skip
 """What claims and studies of open questions have in common."""
 
 
