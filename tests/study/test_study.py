@@ -261,3 +261,12 @@ def test_a_field_of_the_options_that_is_fixed_is_no_flag():
     made = Study(**{**WHOLE, "options": Wishes(), "fixed": ("options.deepest",)})
     with pytest.raises(UserError, match=r"deepest: expected a field that the study .* leaves open"):
         made.chosen(None, {"deepest": 3})
+
+
+def test_seeds_are_no_flag_where_every_configuration_has_its_own():
+    cells = [Configuration(label="a", overrides={"model.layers": 2}, seeds=3)]
+    made = Study(**{**WHOLE, "configurations": lambda options: cells})
+    with pytest.raises(UserError, match=r"seeds: expected a field that the study 'whole' leaves open"):
+        made.chosen(None, {"seeds": 1})
+    own = {**WHOLE, "configurations": lambda options, study: [Configuration(label="a", seeds=study.seeds)]}
+    assert Study(**own).chosen(None, {"seeds": 1}).grid()[0].seeds == 1

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from hopscope.training.config import COMPLETION_NAMES, Training, completed
 from hopscope.training.engines import autograd
 from hopscope.training.train import TimeBudget, arithmetic, train
 
-from .conftest import KEY_BIAS, LAYER, STACK, Grouped, Vectors
+from .conftest import KEY_BIAS, LAYER, STACK, Grouped, Tokens, Vectors
 from .test_engines import CASES, ENGINES, EVERY, PERMUTED, needs_numba
 
 SEEDS = (5, 7, 11)
@@ -322,3 +323,15 @@ def test_the_engine_is_chosen_where_none_is_named(training, monkeypatch):
     monkeypatch.setattr(engines, "choose", lambda *arguments: asked.append(arguments[2]) or "autograd")
     trained("deep", training, engine=None)
     assert asked == ["cpu"]
+
+
+def test_a_rare_sample_that_is_none_of_the_task_is_told_as_that(monkeypatch):
+    class Rare(Tokens):
+        """A target beyond the last class, after the samples by which a task is checked."""
+
+        def sample(self, draws):
+            found = super().sample(draws)
+            return replace(found, targets=found.targets + 99 * (draws.uniform("rare")[..., None] > 0.98))
+
+    with pytest.raises(UserError, match=r"Rare.sample: targets: expected numbers from 0 to .*, found 0 to "):
+        train(Rare(), STACK, Training(steps=50, batch_size=13), 2, engine="autograd")

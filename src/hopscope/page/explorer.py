@@ -234,12 +234,11 @@ def _json(value: Any) -> Array:
 def models(run: "RunFolder", evidence: "Evidence") -> list[dict[str, Any]]:
     """What the explorer's script is given of each model; weights where they fit, so that it can compute any input."""
     files, found, left = _files(evidence, EXPLORER), list[dict[str, Any]](), MOST_CHARACTERS
-    if not files:
-        return found
     begun = [unit for unit in run.units if unit.steps]
     units = {each.member: (unit, at) for unit in begun for at, each in enumerate(unit.members)}
     # Members whose loss is lowest come first.
-    losses = evidence.last("loss", measure="training").dropna().to_dict() if "loss" in evidence else {}
+    known = files and "loss" in evidence
+    losses = evidence.last("loss", measure="training").dropna().to_dict() if known else {}
     order = sorted(files, key=lambda member: (losses.get(member, math.inf), member))
     first = {evidence.configurations[member]: member for member in reversed(order)}
     for at, member in enumerate([*dict.fromkeys([*reversed(first.values()), *order])][:MOST_MODELS]):

@@ -274,6 +274,9 @@ class Study(BaseModel, metaclass=OneLine):
         except UserError:  # which is told when the run is planned; help and other fields do not wait for it
             grid = []
         given = [{*map(_short, each.overrides)} for each in grid]
+        if None not in (own := [each.seeds for each in grid]) and grid:
+            other = self.model_copy(update={"seeds": self.seeds + 1}).grid()
+            given = [names | {"seeds"} for names in given] if own == [each.seeds for each in other] else given
         return {*map(_short, self.fixed), *(set.intersection(*given) if given else ())}
 
     def preset(self, name: str | None = None) -> str | None:

@@ -62,6 +62,11 @@ def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[st
         _check(task, use, torch.device(device))
 
 
+def check_batch(task: Task, draws: Draws) -> None:
+    """Refuse samples that do not have the task's shape and numbers, by a `UserError`."""
+    _tensors(f"{type(task).__name__}.sample", task.sample(draws), task.shape(), draws)
+
+
 @lru_cache(maxsize=256)
 def _check(task: Task, use: str, device: torch.device) -> None:
     shape, seeds, name = task.shape(), torch.tensor([3, 7], device=device), type(task).__name__

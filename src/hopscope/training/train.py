@@ -20,7 +20,8 @@ from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.models.config import Model
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task, draw
-from hopscope.tasks.samples import by_member
+from hopscope.tasks.draws import Draws
+from hopscope.tasks.samples import by_member, check_batch
 from hopscope.training import engines
 from hopscope.training.config import Training
 from hopscope.training.optimiser import Optimiser
@@ -183,7 +184,13 @@ class _Loop:
         began, first, total = time.monotonic(), self.step, dict[str, Tensor]()
         with _fitting(f"a step of {count} members with {size} samples each", "training.batch_size"):
             for number in range(first, stop):
-                losses = self.gradient(number)
+                try:
+                    losses = self.gradient(number)
+                except (IndexError, RuntimeError):  # samples that are no samples of the task, where they are
+                    check_batch(
+                        self.task, Draws(self.seeds, "train", number, size, examples=training.examples)
+                    )
+                    raise
                 for name, value in losses.items():
                     total[name] = total[name] + value if name in total else value
                 self.update(number, losses["loss"])
