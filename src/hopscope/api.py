@@ -139,8 +139,7 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
 
 def conclude_again(folder: RunFolder) -> None:
     """Conclude a run that was trained but not concluded; any other is left as it is.  Errors as of `conclude`."""
-    over = folder.is_done or "source" not in folder.config  # committed results name no study to conclude them
-    if over or not all(unit.is_whole for unit in folder.units):
+    if folder.is_concluded or not all(unit.is_whole for unit in folder.units):
         return
     measuring.forget_sources()
     loaded = jobs.of_run(folder)

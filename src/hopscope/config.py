@@ -67,8 +67,9 @@ def unknown_field(name: str, known: Iterable[str]) -> str:
     for near, among in itertools.product((False, True), (beside, every)):
         words = {each.rpartition(".")[2]: each for each in among}
         meant = [each for each in words if word in (each, "".join(part[:1] for part in each.split("_")))]
-        meant += difflib.get_close_matches(word, words, n=1) if near else []
-        meant += [each for each in words if each in word or (len(word) > 2 and word in each)] if near else []
+        if near:
+            meant += difflib.get_close_matches(word, words, n=1)
+            meant += [each for each in words if each in word or (len(word) > 2 and word in each)]
         if meant:
             return f"no field {name!r}; did you mean {words[meant[0]]!r}?"
     return f"no field {name!r}" + (f"; expected one of the fields {', '.join(beside)}" if beside else "")

@@ -158,16 +158,10 @@ def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
     attentions = (one for one in model.get_decoder().modules() if "Attention" in type(one).__name__)
     layers = [getattr(one, map_) for one in attentions for map_ in _MAPS if hasattr(one, map_)]
     config = model.config.get_text_config()
-    heads, whole = getattr(config, "num_attention_heads", 0), len(layers) == config.num_hidden_layers
+    heads, whole = getattr(config, "num_attention_heads", 0), 0 < len(layers) == config.num_hidden_layers
     # A linear map has [out, in], a Conv1D [in, out].
     widths = [dict(one.named_parameters())["weight"].shape[isinstance(one, nn.Linear)] for one in layers]
-    if (
-        not layers
-        or not whole
-        or not heads
-        or any(width % heads for width in widths)
-        or not tokenizer.is_fast
-    ):
+    if not whole or not heads or any(width % heads for width in widths) or not tokenizer.is_fast:
         wanted = f"attention with an output map ({', '.join(_MAPS)}) of as many heads in every layer, a fast tokenizer"
         raise UserError(f"{name}: expected {wanted}, found {type(model).__name__}; use another model")
     return Attentive(name, model.eval(), tokenizer, layers, heads, widths)

@@ -297,7 +297,7 @@ class Transformer(nn.Module):
             found = some_held_out(task, n, device)
         else:
             seeds = torch.tensor(self.seeds, device=device)
-            found = draw(task, seeds, use, 0, n, examples=self.examples if use == "train" else None)
+            found = draw(task, seeds, use, 0, n, examples=self.examples)
         return found if self.members is not None else found.changed(lambda tensor: tensor[0])
 
     def __repr__(self) -> str:

@@ -143,7 +143,7 @@ class RunFolder:
 
     @property
     def is_concluded(self) -> bool:
-        """Whether its verdicts are of its evidence: they are there, and the run is done, or names no study to go on."""
+        """Whether it has verdicts that are of its evidence: it is done, or a committed result, which names no study."""
         return (self.path / "claims.json").is_file() and (self.is_done or "source" not in self.config)
 
     @property

@@ -115,16 +115,15 @@ class _Unit:
 
         return held_out(self.task, self.job.held_out)
 
-    @cached_property
-    def evaluated(self) -> "Batch":
-        """The held-out samples where training is."""
-        return self.held_out.to(self.job.device)
+    def beside(self, ensemble: "Transformer") -> "Batch":
+        """The held-out samples on the device of an ensemble."""
+        return self.held_out.to(ensemble.readout.weight.device)
 
     def at(self, measure: Measure, step: int | None) -> Context:
         """The context of a checkpoint, by default the last: on the CPU, wherever it was trained."""
-        return self.context(measure, ensemble_of(self.unit, self.task, step), lambda: self.held_out)
+        return self.context(measure, ensemble_of(self.unit, self.task, step))
 
-    def context(self, measure: Measure, ensemble: "Transformer", samples: "Callable[[], Batch]") -> Context:
+    def context(self, measure: Measure, ensemble: "Transformer") -> Context:
         step = ensemble.step or 0
 
         def rows(name: str) -> Iterable[Mapping[str, Any]]:
@@ -143,7 +142,7 @@ class _Unit:
         return Context(
             measure, source_of(measure, self.study), RunFolder(self.unit.run_path), self.unit, self.options,
             self.budget, step, self.job, self.say,
-            of_members=(ensemble, samples), of_measure=rows, of_checkpoint=other,
+            of_members=(ensemble, lambda: self.beside(ensemble)), of_measure=rows, of_checkpoint=other,
         )  # fmt: skip
 
     def evaluate(self, ensemble: "Transformer") -> Iterator[Row]:
@@ -152,13 +151,13 @@ class _Unit:
 
         from hopscope.tasks import losses
 
-        held_out = self.evaluated
+        held_out = self.beside(ensemble)
         pieces = held_out.pieces(max(1, CHUNK // len(ensemble)))
         predictions = torch.cat([ensemble(piece.inputs) for piece in pieces], 1)
         for metric, values in losses(self.task, predictions, held_out).items():
             yield {"split": "held_out", "metric": metric, "value": values}
         for measure in (each for each in self.study.measures if each.when == "training"):
-            for row in _rows(self.context(measure, ensemble, lambda: held_out), measure.function):
+            for row in _rows(self.context(measure, ensemble), measure.function):
                 if "member" in row or "file" in row:
                     words = "expected a value for each member in training, found a member or a file"
                     raise UserError(f"measure {measure.name}: {words}; measure it at the checkpoints")

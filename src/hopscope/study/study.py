@@ -146,13 +146,9 @@ class Study(BaseModel, metaclass=OneLine):
     @field_validator("vary", mode="before")
     @classmethod
     def _has_an_order(cls, vary: Any) -> Any:
-        sets = (
-            [name for name, values in vary.items() if isinstance(values, set | frozenset)]
-            if isinstance(vary, dict)
-            else ()
-        )
-        if sets:
-            raise ValueError(f"values in an order, found a set for {sets[0]}; write a list")
+        for name, values in vary.items() if isinstance(vary, dict) else ():
+            if isinstance(values, set | frozenset):
+                raise ValueError(f"values in an order, found a set for {name}; write a list")
         return vary
 
     @field_validator("measures")
@@ -271,13 +267,12 @@ class Study(BaseModel, metaclass=OneLine):
     def _pinned(self) -> set[str]:
         try:
             grid = [] if self.configurations is None or self.task is None else self.grid()
+            more = self.model_copy(update={"seeds": self.seeds + 1})._made("configurations") if grid else []
         except UserError:  # which is told when the run is planned; help and other fields do not wait for it
-            grid = []
-        given = [{*map(_short, each.overrides)} for each in grid]
-        if None not in (own := [each.seeds for each in grid]) and grid:
-            other = self.model_copy(update={"seeds": self.seeds + 1}).grid()
-            given = [names | {"seeds"} for names in given] if own == [each.seeds for each in other] else given
-        return {*map(_short, self.fixed), *(set.intersection(*given) if given else ())}
+            grid = more = []
+        given, seeds = [{*map(_short, each.overrides)} for each in grid], [each.seeds for each in grid]
+        own = {"seeds"} if grid and None not in seeds and seeds == [each.seeds for each in more] else set()
+        return {*map(_short, self.fixed), *own, *(set.intersection(*given) if given else ())}
 
     def preset(self, name: str | None = None) -> str | None:
         """The preset that is meant: the one that is named (`UserError`: there is none), else `laptop` if it exists."""

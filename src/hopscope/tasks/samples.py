@@ -62,9 +62,9 @@ def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[st
         _check(task, use, torch.device(device))
 
 
-def check_batch(task: Task, draws: Draws) -> None:
-    """Refuse samples that do not have the task's shape and numbers, by a `UserError`."""
-    _tensors(f"{type(task).__name__}.sample", task.sample(draws), task.shape(), draws)
+def checked(task: Task, draws: Draws) -> list[Tensor]:
+    """All tensors of some samples; `UserError`: they do not have the task's shape and numbers."""
+    return _tensors(f"{type(task).__name__}.sample", task.sample(draws), task.shape(), draws)
 
 
 @lru_cache(maxsize=256)
@@ -74,8 +74,7 @@ def _check(task: Task, use: str, device: torch.device) -> None:
         raise UserError(f"{name}.shape: expected an hs.Shape, found {type(shape).__name__}")
 
     def drawn(seeds: Tensor, step: Step, batch: int, start: int = 0) -> list[Tensor]:
-        draws = Draws(seeds, use, step, batch, start=start)
-        return _tensors(f"{name}.sample", task.sample(draws), shape, draws)
+        return checked(task, Draws(seeds, use, step, batch, start=start))
 
     first, *again = (drawn(seeds, range(2), _LOOKED_AT) for _ in range(4))
     if not all(_pairwise(torch.equal, first, each) for each in again):

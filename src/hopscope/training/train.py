@@ -21,7 +21,7 @@ from hopscope.models.config import Model
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Task, draw
 from hopscope.tasks.draws import Draws
-from hopscope.tasks.samples import by_member, check_batch
+from hopscope.tasks.samples import by_member, checked
 from hopscope.training import engines
 from hopscope.training.config import Training
 from hopscope.training.optimiser import Optimiser
@@ -187,9 +187,7 @@ class _Loop:
                 try:
                     losses = self.gradient(number)
                 except (IndexError, RuntimeError):  # samples that are no samples of the task, where they are
-                    check_batch(
-                        self.task, Draws(self.seeds, "train", number, size, examples=training.examples)
-                    )
+                    checked(self.task, Draws(self.seeds, "train", number, size, examples=training.examples))
                     raise
                 for name, value in losses.items():
                     total[name] = total[name] + value if name in total else value
