@@ -25,6 +25,10 @@ class UserError(HopscopeError):
     """Something that the user can mend: a bad value, a damaged file, a full disk."""
 
 
+class NoMembers(UserError):
+    """The run has no models such as were asked for."""
+
+
 class TimeBudgetReached(HopscopeError):
     """The time budget is spent; the same command goes on where this one stopped."""
 

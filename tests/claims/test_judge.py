@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from hopscope.claims import Claim, Criterion, Samples, at_least, at_most, between
 from hopscope.claims.intervals import wilson
+from hopscope.claims.judge import judge
 from hopscope.errors import UserError
+from hopscope.runs import Evidence
 
 from .runs import GOOD, HIGH, NAN, NEVER, claim, judged, measured, members, of, series
 
@@ -173,6 +175,16 @@ def test_what_was_not_run_has_no_numbers():
             0,
         )
         assert "not trained" in found.words
+    none = Evidence.of(
+        [{"metric": "loss", "value": [0.1]}], [{"member": 0, "overrides": {"model.layers": 2}}]
+    )
+
+    def shallow(evidence):
+        return evidence.last("loss", **{"model.layers": 1})
+
+    for must in (at_most(0.5), {"a": at_most(0.5), "b": at_most(0.5)}):
+        found = judge(claim(shallow, must), none)
+        assert found.verdict == "not run" and "expected a model.layers that is there (2)" in found.words
     assert judged(aside(GOOD)).words == "below the task"
 
 

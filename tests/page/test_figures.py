@@ -121,6 +121,7 @@ def test_a_study_may_give_any_function_of_the_evidence(evidence, make):
         (curves("lose"), "expected one of accuracy, loss"),
         (curves("loss", by="width"), "expected by to be one of the columns configuration, model.layers"),
         (curves("loss", where={"width": 3}), "expected one of the columns"),
+        (curves("rise"), "figure curves of 'rise': expected a number of the whole, found it by layer, head; name one"),
         (cells([], x="a", y="b", rows=lambda table: [{"a": 1, "value": 2.0}]), "expected rows with 'b'"),
         (Figure("broken", lambda table: 1 / 0), "found ZeroDivisionError: division by zero (test_figures.py"),
         (Figure("words", lambda table: "a chart"), "expected a function that returns an Altair chart, found str"),
@@ -135,13 +136,19 @@ def test_what_cannot_be_drawn_is_one_line_that_names_the_figure(figure, words, e
 
 
 @pytest.mark.parametrize("given", [3, lambda table: None], ids=["number", "lambda"])
-def test_what_has_no_name_is_no_figure(given):
+def test_what_has_no_name_is_no_figure(given, evidence):
     with pytest.raises(UserError, match=r"write hs\.figures\.Figure"):
         named([given])
     with pytest.raises(UserError, match="expected a name of letters"):
         Figure("../up", lambda table: None)
     with pytest.raises(UserError, match="no field 'titel'; did you mean 'title'"):
         curves("loss", titel="Loss")
+    with pytest.raises(UserError, match='told apart, found one mean of all; say by="metric"'):
+        bars(["loss", "accuracy"])
+    with pytest.raises(UserError, match="expected by or panel"):
+        heads("rise", by="model.layers", panel="seed")
+    with pytest.raises(UserError, match="split: expected held-out or train, found 'traning'"):
+        curves("loss", split="traning")(evidence)
 
 
 def test_files_that_stand_are_left_alone_and_altered_ones_are_refused(make, evidence):
@@ -209,6 +216,15 @@ def test_an_axis_has_room_for_every_bar_and_a_curve_that_ends_far_away_stays_on_
     run = make(rows=lost, figures=[curves("loss", by="model.layers", ends=(0.0, 1.0))])
     svg = (run.path / "figures/loss-by-model.layers.svg").read_text()
     assert float(re.search(r'height="([0-9.]+)"', svg)[1]) < 700
+
+
+def test_an_option_has_its_groups_under_either_name_and_nothing_is_a_group():
+    members = [{"member": n, "overrides": {"depth": 1 + n, "model.head_dim": [None, 4][n]}} for n in (0, 1)]
+    table = Evidence.of([{"metric": "loss", "value": [0.25, 0.75]}], members)
+    assert Facts(table).groups("model.head_dim", "here") == {"head_dim 4": [1], "no head_dim": [0]}
+    for name in ("depth", "options.depth"):
+        means = {row["y"]: float(row["value"]) for row in data(shown(bars("loss", by=name), table).spec)}
+        assert means == {"depth 1": 0.25, "depth 2": 0.75}
 
 
 def test_names_are_found_by_value(evidence):

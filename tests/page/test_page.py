@@ -58,7 +58,7 @@ def test_a_run_without_a_template_has_the_default_one(make):
 @pytest.mark.parametrize("diverged", [(), (0, 1, 2, 3, 4, 5)], ids=["learned", "all diverged"])
 def test_the_default_template_fits_what_came_out(diverged, make):
     words = text(page(make(rows=rows(diverged))))
-    assert ("3 of 6 models learned the task" in words) == (not diverged)
+    assert ("4 of 6 models learned the task" in words) == (not diverged)
     assert ("Training of every model diverged, so there is no answer." in words) == bool(diverged)
     assert "contradict" not in words and "nan" not in words.lower().split()
 
@@ -75,6 +75,7 @@ def test_numbers_are_calls_and_tell_where_they_come_from(make):
 {% for row in rows("rise", head=1, member=0) %}{{ row }}={{ row.value }}@{{ row.layer }}.{{ row.head }}{% endfor %}
 {{ learned(below=0.2).all }} {{ members[0].seed }} {{ configurations[1].values["model.layers"] }}
 {{ setting("options.depth") }}
+{% if count("loss", below=0.2) == 3 and not count("loss", below=-1) %}{{ members[0] == "2 layers, seed 11" }}{% endif %}
 {{ estimate("accuracy").median }} {{ number(5, "depth", "hops") }} {{ symbol("x_2") }}
 
 {{ table("loss", by="seed") }}
@@ -85,7 +86,7 @@ def test_numbers_are_calls_and_tell_where_they_come_from(make):
         r"0\.2\d* \[.*\] \(n = 5 of 6 members of 3 seeds, 1 diverged\) \| 0\.17 \| 3 of 5 low 1=1\.0@1\.1",
         words,
     )
-    assert "False 11 3 5 40 % 5 hops x₂" in words and "seed 17" in words
+    assert "False 11 3 5 True 40 % 5 hops x₂" in words and "seed 17" in words
     assert re.search('title="evidence.parquet · [^"]*metric = loss', made)
 
 
@@ -101,6 +102,7 @@ def test_numbers_are_calls_and_tell_where_they_come_from(make):
         ("{% call grid() %}\na | b\nc\n{% endcall %}", 1, "expected 2 cells in every row"),
         ("\n{{ 1 / 0 }}", 2, "division by zero"),
         ("{{ ''.__class__ }}", 1, "unsafe"),
+        ("{{ estimate('rise') }}", 1, "expected a number of the whole, found it by layer, head; name one, as in"),
         ("{% include '../../secrets' %}", 1, "secrets"),
         ("x\n{% include 'part.md.j2' %}", 2, "part.md.j2, line 2: "),
     ],

@@ -83,6 +83,31 @@ def test_a_field_that_is_not_set_is_that_of_the_run_or_null(evidence):
         assert frame[name].astype(object).where(frame[name].notna(), None).tolist() == values, name
 
 
+def test_what_follows_from_a_field_is_that_of_the_member():
+    """A completion decides the start, and the number of steps that of the warm-up."""
+    units = [
+        {"name": "a", "task": {"name": "Copy", "fields": {"back": 2}}, "model": {"init": "linear"},
+         "training": {"steps": 20, "warmup_steps": 2}},
+        {"name": "b", "task": {"name": "Copy", "fields": {"back": 2}}, "model": {"init": "gpt2"},
+         "training": {"steps": 40, "warmup_steps": 4}},
+    ]  # fmt: skip
+    own = {
+        "training": {"steps": 20, "warmup_steps": 2},
+        "options": {"depth": 5},
+        "completion": "torch-schedule",
+    }
+    members = [
+        {"member": 0, "unit": "a", "overrides": {"options.depth": 7}},
+        {"member": 1, "unit": "b", "overrides": {"training.steps": 40, "completion": "gpt2-base"}},
+    ]
+    made = Evidence.of([{"metric": "loss", "value": [0.1, 0.3]}], members, {"identity": own, "units": units})
+    table = made.rows("loss").set_index("member")[made.columns]
+    assert {name: [*table[name]] for name in made.columns} == {
+        "completion": ["torch-schedule", "gpt2-base"], "model.init": ["linear", "gpt2"], "options.depth": [7, 5],
+        "training.steps": [20, 40], "training.warmup_steps": [2, 4],
+    }  # fmt: skip
+
+
 def test_the_last_value_of_every_member(evidence):
     found = evidence.last("loss")
     assert found.name == "loss" and found.index.name == "member" and found.dtype == np.float64

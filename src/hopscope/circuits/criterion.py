@@ -15,10 +15,11 @@ from torch.nn import functional
 from hopscope.circuits.execution import Execution, Mode, Predictions
 from hopscope.errors import UserError
 from hopscope.tasks import Batch, Task, counted, losses
+from hopscope.tasks.task import LEARNED
 
-LEARNED, KEPT, STILL_LEARNED = 1 / 4, 1 / 3, 2 / 3
-"""Shares of its lowest floor: below the first a part counts as learned; where patterns are recomputed, a search keeps
-it under the second, and on fresh samples it must be under the third (0.5 for the paper's chains, section 7.2)."""
+KEPT, STILL_LEARNED = LEARNED, 2 / 3
+"""Shares of a part's lowest floor: where patterns are recomputed, a search keeps it under the first, and on fresh
+samples it must be under the second (0.5 for the paper's chains, section 7.2)."""
 
 LEAST_THRESHOLD, SLACK, LEAST_EFFECT = 1 / 15, 1.5, 0.4
 """τ is the larger of the first, as a share of the floor (0.05 for the paper's chains, appendix E), and the second times

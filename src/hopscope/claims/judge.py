@@ -12,7 +12,7 @@ from hopscope.claims.part import LEAST_SHARE, Scale, judged_part
 from hopscope.claims.source import registered as rules_of
 from hopscope.claims.verdict import Judgement, Outcome, Registration, Verdict, counted, pointing
 from hopscope.config import in_words
-from hopscope.errors import UserError
+from hopscope.errors import NoMembers, UserError
 
 _ENOUGH: Any = {"all": "refuted", "general": "refuted", "any": "reproduced", "existence": "reproduced"}
 """The verdict that one part, or one completion, is enough for; the other takes all."""
@@ -311,7 +311,12 @@ def _words(claim: Claim, field: str, given: Any) -> str:
 def _measured(
     claim: Claim, what: str, function: Function, evidence: Any, parts: Sequence[str], some: bool = False
 ) -> dict[str, Samples]:
-    found = _called(claim, what, function, evidence)
+    try:
+        found = _called(claim, what, function, evidence)
+    except UserError as error:
+        if not isinstance(error.__cause__, NoMembers):
+            raise
+        found = {part: Samples([], note=str(error.__cause__).partition(";")[0]) for part in parts}
     found = found if isinstance(found, Mapping) else {"": found}
     if not found or not {*found} <= {*parts} or (not some and len(found) < len(parts)):
         names = ", ".join(filter(None, parts))

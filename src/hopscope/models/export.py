@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from hopscope.config import in_words
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
@@ -151,7 +152,7 @@ def load(folder: Path | str) -> Transformer:
         config = TransformerConfig.model_validate_json((at / "config.json").read_bytes())
         return Transformer(config).load(load_file(at / "model.safetensors"))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        words = f"expected a model that Hopscope wrote, found {type(error).__name__}; check the folder"
+        words = f"expected a model that Hopscope wrote, found {in_words(error)}; see its README"
         raise UserError(f"{at}: {words}") from error
 
 

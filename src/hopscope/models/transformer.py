@@ -154,7 +154,8 @@ class Transformer(nn.Module):
         Roles and relations of the batch say which rows are meant.  Functions of one site are called in their order.
         """
         with torch.no_grad():
-            return self(batch.inputs, calling(self.site_functions(batch, interventions)))
+            functions = self.site_functions(batch, interventions)
+            return self(batch.inputs, calling(functions))
 
     def site_functions(self, batch: Batch, interventions: Interventions) -> dict[str, list[SiteFunction]]:
         """What interventions call on a batch, in their order, by site; errors as of `intervene`."""

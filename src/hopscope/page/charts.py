@@ -82,6 +82,7 @@ class Chosen:
 
     def _labelled(self, frame: pd.DataFrame, role: str) -> pd.DataFrame:
         name, own = self.drawing.columns.get(role), "rows" in self.shown
+        name = name if own or name is None else self.facts.column(name)
         if name is None or (name not in frame and len(frame)):
             if name is not None and own:
                 raise UserError(f"{self.what}: expected rows with {name!r}, found {listed(frame)}")

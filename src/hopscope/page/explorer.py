@@ -130,7 +130,7 @@ def circuit(reading: "Reading", models: "Sequence[tuple[int, Transformer]]", tas
     paths = []
     for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True):
         shares, cells = formed.get((path.layer, path.head, path.query), {}), list[list[int]]()
-        if path.rule.kind not in ("mean_map", "learned", "history"):
+        if path.rule.kind not in ("learned", "history"):
             keys = patterns(path.rule, grammar.batch, grammar.causal)[0][0, 0]
             rows = grammar.rows[grammar.roles.index(path.roles)][0]
             cells = [[row, key] for row, key in (keys > 0).nonzero().tolist() if rows[row]]

@@ -89,9 +89,9 @@ class Facts:
         name, found = self.column(by or CONFIGURATION), dict[str, list[int]]()
         every = [*map(int, self.members.index)]
         if name in self.members:
-            values = dict(zip(every, self.members[name], strict=True))
-            for value in different(values.values()):
-                own = [at for at in every if (missing(values[at]) if value is None else values[at] == value)]
+            values = [None if missing(value) else value for value in self.members[name]]
+            for value in different(values):
+                own = [at for at, each in zip(every, values, strict=True) if each == value]
                 found[label_of(name, value)] = found.get(label_of(name, value), []) + own
         elif (fixed := self.setting(name)) is not None:
             found[label_of(name, fixed[0])] = every
@@ -134,7 +134,12 @@ class Facts:
             else:
                 several = isinstance(value, list | tuple | set | range)
                 fits &= fixed[0] in value if several else fixed[0] == value
-        frame = evidence.rows(metric, **own)
+        frame, left = evidence.rows(metric, **own), [name for name in PLACE if name not in where]
+        if frame.empty and left:
+            elsewhere = evidence.rows(metric, **{name: own[name] for name in own if name not in left})
+            if named := [name for name in left if elsewhere[name].notna().any()]:
+                words = f"expected a number of the whole, found it by {listed(named)}; name one, as in"
+                raise UserError(f"{what}: {words} {named[0]}={different(elsewhere[named[0]])[0]!r}")
         measures = sorted(set(frame["measure"]))
         if len(measures) > 1 and "training" not in measures:
             words = f"expected one measure that gives it, found {listed(measures)}"

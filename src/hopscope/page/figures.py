@@ -148,6 +148,8 @@ def cells(metric: Metric, x: str, y: str, **shown: Unpack[Shown]) -> Figure:
 
 def heads(metric: Metric, by: str | None = None, **shown: Unpack[Shown]) -> Figure:
     """A map of layers and heads at the last checkpoint for each value of `by`: the mean of a metric over seeds."""
+    if by and "panel" in shown:
+        raise UserError("figure: expected by or panel, which are the same here, found both; leave one out")
     places, shown = {"x": "head", "y": "layer"}, {"panel": by or "configuration", **shown}
     return _figure("cells", metric, places, shown, "heads")
 
@@ -156,6 +158,10 @@ def _figure(shape: Shape, metric: Metric, columns: dict[str, str], shown: Shown,
     metrics = (metric,) if isinstance(metric, str) else tuple(metric)
     if strange := [*(shown.keys() - Shown.__annotations__.keys())]:
         raise UserError(f"figure: {unknown_field(strange[0], Shown.__annotations__)}")
+    if len(metrics) > 1 and "rows" not in shown and "metric" not in (*columns.values(), shown.get("panel")):
+        raise UserError(
+            f'figure: expected {", ".join(metrics)} told apart, found one mean of all; say by="metric"'
+        )
     by = shown.get("panel", "configuration") if kind else next(iter(columns.values()))
     start = {"curves": "", "bars": "final", "dots": "final"}.get(shape, kind or shape)
     words = [start, shown.get("split", "").replace("held-out", ""), *metrics[:2], shown.get("part", "")]

@@ -15,6 +15,7 @@ from hopscope.errors import UserError
 from hopscope.page import facts
 from hopscope.page.facts import CONFIGURATION, Facts, format_number, missing, written
 from hopscope.runs.folder import listed
+from hopscope.tasks.task import LEARNED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 _NUMBERS = ("mean", "low", "high", "lowest", "highest")
-_LEARNED = 0.25  # a loss below this share of its lowest floor counts as learned
 _SPECIAL = re.compile(r"([*_`\[\]<>#])")
 _CELLS = re.compile(r"(?<!\\)\|")  # what parts the cells of a row; a stroke that means itself is written `\|`
 _SECTION = re.compile(r"^\s*(Attributes|Args|Arguments|Raises|Returns|Parameters):?\s*$", re.MULTILINE)
@@ -36,7 +36,7 @@ _MEETS: dict[str, Callable[[float, float], bool]] = {
 
 
 class Told(dict[str, Any]):
-    """Facts by name, for conditions, and the text that stands for them; one with a `mean` compares by it."""
+    """Facts by name, for conditions, and the text that stands for them; one compares by its `mean`, else by that."""
 
     def __init__(self, text: str, **facts: Any):
         super().__init__(facts)
@@ -45,9 +45,12 @@ class Told(dict[str, Any]):
     def __str__(self) -> str:
         return self.text
 
-    __lt__, __le__, __gt__, __ge__ = (
-        lambda self, other, meets=each: bool(meets(self["mean"], other))
-        for each in (operator.lt, operator.le, operator.gt, operator.ge)
+    def __bool__(self) -> bool:
+        return bool(self.get("count", self.text))
+
+    __lt__, __le__, __gt__, __ge__, __eq__ = (  # type: ignore[assignment]
+        lambda self, other, meets=each: bool(meets(self.get("mean", self.text), other))
+        for each in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
     )
 
 
@@ -153,7 +156,7 @@ class Story:
         return self._counted(met, len(known), bool(known), f"members {said} of {key}")
 
     def learned(self, metric: str = "loss", below: float | None = None, **where: Any) -> Told:
-        """How many members ended below a bound; by default a quarter of the lowest floor of their configuration.
+        """How many members ended below a bound; by default a third of the lowest floor of their configuration.
 
         As text `5 of 6`; in parts `count` and `of`, `all` and `none`, and `known`: whether there is a bound.
         """
@@ -164,9 +167,9 @@ class Story:
         for member, value in values.items():
             floors = self._facts.floors(metric, [labels[member]]).values()
             lowest = min((each for each in floors if each > 0), default=None)
-            bound = below if below is not None else None if lowest is None else _LEARNED * lowest
+            bound = below if below is not None else None if lowest is None else LEARNED * lowest
             known, count = known and bound is not None, count + (bound is not None and value < bound)
-        words = f"{below:g}" if below is not None else "a quarter of the lowest floor"
+        words = f"{below:g}" if below is not None else "a third of the lowest floor"
         return self._counted(count, len(values), known, f"members below {words} of {key}")
 
     def _counted(self, count: int, of: int, known: bool, key: str) -> Told:
@@ -239,8 +242,7 @@ class Story:
     def setting(self, name: str) -> str:
         """The value of a field in this run, or its values where configurations differ in it."""
         if (column := self._facts.column(name)) in self._evidence.columns:
-            values = {written(value): None for value in self._facts.members[column] if not missing(value)}
-            return f"{' or '.join(values)} (varied)"
+            return f"{' or '.join(map(written, facts.different(self._facts.members[column])))} (varied)"
         if (fixed := self._facts.setting(name)) is None:
             raise UserError(f"setting: expected a field of the study, such as training.steps, found {name!r}")
         return written(fixed[0])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hopscope.errors import UserError
+from hopscope.errors import NoMembers, UserError
 from hopscope.runs.checkpoint import Array, canonical_json, load_checkpoint, sha256
 from hopscope.runs.folder import EarlierVersion, RunFolder, listed
 from hopscope.runs.unit import TRAINING, Member, Row
@@ -29,11 +29,12 @@ COLUMNS = {
     "samples": "int64", "measure": "string", "metric": "string", "layer": "int32", "head": "int32", "part": "string",
     "value": "double", "file": "string",
 }  # fmt: skip
-"""Columns that every table has, and their types; one follows for each field that configurations set."""
+"""Columns that every table has, and their types; one follows for each field in which they differ."""
 
 EVIDENCE = "evidence.parquet"
 _OF_MEMBERS = ["member", "seed", "configuration"]
 _OF_ROWS = [name for name in COLUMNS if name not in ("seed", "configuration")]
+_SECTIONS = ("task", "model", "training")
 _ORDER = ["step", "member", "split", "metric", "measure", "part", "layer", "head", "file", "value"]
 _NOTE, _AGAIN = b"hopscope.evidence", "delete it and run the same command again"
 _SEAL, _ZEROS = b'"sha256":"', "0" * 64  # of the file, in its note; it is taken with zeros in its place
@@ -115,7 +116,7 @@ class Evidence:
 
     @property
     def columns(self) -> list[str]:
-        """Fields that configurations of the run set; each is a column."""
+        """Fields that configurations of the run set, and those that follow and differ; each is a column."""
         return self._table.arrow.schema.names[len(COLUMNS) :]
 
     @property
@@ -231,9 +232,9 @@ class Evidence:
             wanted, left = _wanted(name, value), found
             found = [member for member in left if member[name] in wanted]
             if strict and left and not found:
-                raise _no_value("members", name, value, {member[name] for member in left})
+                raise NoMembers(str(_no_value("members", name, value, {member[name] for member in left})))
         if strict and not found:
-            raise _wrong("members", "some", "none that are left", "ask for fewer things at once")
+            raise NoMembers("members: expected some, found none that are left; ask for fewer things at once")
         return found
 
     def _check(self, where: Iterable[str], known: Sequence[str]) -> None:
@@ -277,23 +278,34 @@ class _Table:
 
 
 def _described(members: Sequence[Member], config: Row) -> list[dict[str, Any]]:
+    """Members with the fields in which they differ: those that configurations set, and what follows from these."""
+    known, jobs = _fields(config.get("identity", config)), config.get("units", [])
+    units = {job["name"]: _fields({name: job[name] for name in _SECTIONS if name in job}) for job in jobs}
+    names = {name for each in units.values() for name in each}
+    names = {name for name in names if len({canonical_json(each.get(name)) for each in units.values()}) > 1}
+    names |= {name for member in members for name in member.overrides}
     found = [{name: getattr(member, name) for name in _OF_MEMBERS} for member in members]
-    for name in sorted({name for member in members for name in member.overrides}):
-        values = [member.overrides.get(name, _field(config, name)) for member in members]
+    for name in sorted(names):
+        usual = known.get(name, known.get(name.removeprefix("options.")))
+        own = [{name: usual} | units.get(member.unit, {}) | member.overrides for member in members]
+        values = [each[name] for each in own]
         kinds = {type(value) for value in values if value is not None}
         plain = kinds in ({bool}, {int}, {str}) or kinds <= {int, float}
-        for own, value in zip(found, values, strict=True):
-            own[name] = value if plain or value is None else canonical_json(value)
+        for each, value in zip(found, values, strict=True):
+            each[name] = value if plain or value is None else canonical_json(value)
     return found
 
 
-def _field(config: Row, name: str) -> Any:
-    value: Any = config.get("identity", config)
-    for part in name.split("."):
-        if isinstance(value, Mapping) and part not in value:  # a task's own fields stand under its name
-            value = value.get("fields")
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
+def _fields(known: Row) -> dict[str, Any]:
+    """Fields of a study or a job, by the names that overrides have for them."""
+    found = dict[str, Any]()
+    for name, value in known.items():
+        inner = (
+            value.get("fields", value) if isinstance(value, Mapping) else {}
+        )  # a task's own stand under its name
+        prefix = "" if name == "options" else f"{name}."
+        found |= {prefix + each: inner[each] for each in inner} or {name: value}
+    return found
 
 
 def _whole(rows: Iterable[Row], members: list[dict[str, Any]]) -> "pa.Table":
@@ -368,7 +380,10 @@ def _wanted(name: str, value: Any) -> list[Any]:
     several = list(value) if isinstance(value, list | tuple | set | frozenset | range) else [value]
     several = [each.item() if isinstance(each, np.generic) else each for each in several]
     if name == "split":
-        return [str(each).replace("-", "_") for each in several]
+        sides = [str(each).replace("-", "_") for each in several]
+        if strange := {*sides} - {"train", "held_out"}:
+            raise _wrong(name, "held-out or train", repr(min(strange)), "take one")
+        return sides
     if name in COLUMNS:
         text = COLUMNS[name] == "string"
         return [str(each) if text and each is not None else each for each in several]

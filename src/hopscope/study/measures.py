@@ -118,7 +118,11 @@ def by_readout(context: Context) -> Iterator[dict[str, Any]]:
     predictions = torch.cat([context.ensemble(piece.inputs) for piece in _pieces(batch, context)], 1)
     measured = {"loss_at": terms(predictions, batch)}
     if batch.targets.is_floating_point():
-        measured["loss_at"] = measured["loss_at"].mean(-1)
+        loss, weights = measured["loss_at"], batch.weights
+        by_dimension = weights is not None and weights.dim() > 3  # those without a weight do not count
+        measured["loss_at"] = (loss.masked_fill(weights <= 0.0, torch.nan) if by_dimension else loss).nanmean(
+            -1
+        )
     else:
         measured["accuracy_at"] = (predictions.argmax(-1) == batch.targets).float()
     for metric, values in measured.items():

@@ -23,6 +23,9 @@ Use = Literal["train", "held-out", "probe"]
 Floors = Mapping[str, float | Mapping[str, float]]
 """Values that a metric has without learning: of the loss by name, of another metric under that metric's name."""
 
+LEARNED = 1 / 3
+"""Share of its lowest floor below which a part of the loss counts as learned: 0.25 for four chains."""
+
 
 def expect(holds: bool, field: str, wanted: str, found: object) -> None:
     """Refuse the value of a field that is not what is wanted, by a `ValueError`."""

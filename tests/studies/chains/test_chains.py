@@ -106,7 +106,11 @@ def test_the_smallest_depth_that_learned(evidence):
         ("recipes", {"task.steps": 2}), ("sharing", {"task.steps": 1}), ("capacity", {"model.heads": 8}),
         ("capacity", {"task.steps": 1}),
         ("first-steps", {"task.chains": 8}), ("curriculum", {"task.chains": 8}), ("natural", {"task.chains": 8}),
-        ("conditional", {"task.chains": 4}),
+        ("conditional", {"task.chains": 4}), ("conditional", {"task.graph": "chain"}),
+        ("natural", {"task.padded": False}), ("circuits", {"task.schedule": ((5, "last"),)}),
+        ("recipes", {"model.layers": 2}), ("recipes", {"task.targets": "last"}),
+        ("capacity", {"task.targets": (1,)}), ("sharing", {"task.second": "turned"}),
+        ("curriculum", {"task.own_positions": True}),
     ],
 )  # fmt: skip
 def test_what_claims_and_pages_count_on_is_no_flag(name, fields):
@@ -120,6 +124,7 @@ def test_what_claims_and_pages_count_on_is_no_flag(name, fields):
     ("name", "fields", "id"),
     [
         ("first-steps", {"layers": (4,)}, "F4"), ("first-steps", {"most_steps": 1}, "F4"),
+        ("first-steps", {"model.causal": False}, "F4"),
         ("capacity", {"heads": (4,)}, "S4b"), ("sharing", {"order_layers": (4, 6)}, "S3e"),
     ],
 )  # fmt: skip

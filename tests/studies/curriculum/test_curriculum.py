@@ -15,6 +15,7 @@ from hopscope.studies.curriculum import circuits
 from hopscope.studies.curriculum.study import (
     GROWING,
     OWN,
+    OWN_ALONE,
     SWITCHED,
     TAUGHT,
     Curriculum,
@@ -192,6 +193,14 @@ def test_the_excess_is_of_other_ways_over_other_seeds(gone):
             [value] * (5 - len(gone))
         )
         assert samples.interval == pytest.approx((value, value))
+
+
+def test_the_control_of_positions_of_their_own_has_them_and_is_asked_for_the_last_symbol_alone():
+    fields = curricula(3)
+    own, control = (Curriculum(steps=3, position="pair", **fields[name]) for name in (OWN, OWN_ALONE))
+    assert control.shape() == own.shape()
+    weights = draw(control, torch.tensor([1]), "train", 0, 2).weights
+    assert (weights[0, 0].any(-1).tolist()) == [False, False, True] * 4
 
 
 def test_stages_end_with_the_training_of_the_run():

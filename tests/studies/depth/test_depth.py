@@ -138,6 +138,8 @@ def test_what_speaks_against_them():
     found = verdicts(chosen, everything)
     for name in ("R1", "R3", "R9b", "R9c", "N13b", "N15"):
         assert found[name].here.verdict == "refuted", (name, found[name].here)
+    # What must never be is decided by one model, however short its training.
+    assert found["N13b"].verdict == "refuted" and "settled" not in found["N15"].words
 
 
 def test_a_diverged_model_is_missing_and_not_left_out():

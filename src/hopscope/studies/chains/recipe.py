@@ -37,8 +37,9 @@ FIXED = (
     *(f"{section}.{name}" for name, section in _COMPLETED.items()),
     "training.betas",
     "training.clip_norm",
+    "task.schedule",
 )
-"""Fields that only these options give: claims and labels read the completion from them."""
+"""Fields that only these options give: claims and labels read the completion from them; none changes in training."""
 
 
 class Recipe(Config):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 _OWN = re.compile(r"(?<!all )(?:first|second) (\d+)")
+_SEEN = 5, 16  # D, and the first so many seeds of it: from their circuits N23 was made, so they do not decide it
 _SHOWN, _WIDE = 3, 14  # seeds of a family that are named, letters in a line of a cell
 
 
@@ -61,12 +62,15 @@ def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Sample
 
     layers, fell, pairs = _layers(evidence), chains.times(evidence, "fell"), list[tuple[float, float]]()
     for member, own in layers.items():
+        if options.steps == _SEEN[0] and evidence.seeds[member] < _SEEN[1]:
+            continue
         first, last = (fell.get(chains.Place.of_step(member, step)) for step in (1, options.steps))
         if first is not None and last is not None and first.time is not None and last.time is not None:
             ahead = {hop for every in own.values() for hop in every if _looks_ahead(hop)}
             pairs.append((float(len(ahead)), last.time - first.time))
     ranked = [rankdata(column) for column in zip(*pairs, strict=True)]
-    return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else chains.NONE_READ)
+    none = "only circuits from which it was made" if layers else chains.NONE_READ
+    return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else none)
 
 
 def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:

@@ -268,7 +268,7 @@ study = wide.open_study(
     model=wide.MODEL.model_copy(update={"layers": 6}),
     training=wide.TRAINING.model_copy(update={"steps": STEPS}),
     options=Options(),
-    fixed=("task.chains",),
+    fixed=("task.graph", "task.chains", "task.targets", "task.chain_share"),
     configurations=configurations,
     measures=(rises, learned_at),
     claims=claims,

@@ -46,7 +46,8 @@ def _read_twice(context: Context, place: int) -> Rows:
     last = f"step_{own.steps}"
     if not context.evidence.last(f"loss_{last}").get(member, math.inf) < LEARNED:
         return
-    task = Retrieval(steps=own.steps, chains=own.chains, symbol_dim=own.symbol_dim, position="pair")
+    same = ("steps", "chains", "symbol_dim", "order", "position", "frequencies", "frequency_base")
+    task = Retrieval(**{name: getattr(own, name) for name in same})
     # Fewer searches than usual, so that all members can be read twice, on more samples: on the usual 48 the loss of a
     # model can lie above what a circuit may have, and then nothing can be taken away.
     config = ReaderConfig(samples=128, orders=2, most_circuits=4, random_circuits=0, searched=1.0)

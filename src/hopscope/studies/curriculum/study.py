@@ -174,7 +174,7 @@ def curricula(steps: int, training_steps: int = wide.TRAINING.steps) -> dict[str
         LONGER: {"targets": (1,), "schedule": longer, "padded": True},
         SWITCHED: {"targets": easier, "schedule": ((training_steps // 2, "last"),)},
         OWN: {"own_positions": True},
-        OWN_ALONE: {"own_positions": True, "targets": "last"},
+        OWN_ALONE: {"own_positions": True, "shares": (0.0,) * len(easier) + (1.0,)},
     }
 
 
@@ -296,6 +296,7 @@ study = wide.open_study(
     question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
     task=Curriculum(steps=2, position="pair"),
     options=Options(),
+    fixed=(*wide.FIXED, "task.own_positions", "task.padded"),
     configurations=configurations,
     measures=(learned_at, circuits, distances),
     claims=claims,

@@ -34,6 +34,9 @@ TRAINING = Training(steps=400, batch_size=128, weight_decay=0.1, evaluate_every=
 SETTLED_STEPS = 4 * TRAINING.steps
 """Training steps by which a loss has settled, also of models that take longer than most."""
 
+FIXED = ("task.steps", "task.chains", "task.targets", "model.causal")
+"""Fields that these studies give themselves."""
+
 SMOKE = {"seeds": 2, "training.steps": 40, "model.width": 64}
 """Fields of a preset that only shows that a study works."""
 
@@ -70,7 +73,7 @@ def unsettled(cells: Cells, evidence: "Evidence", more: str = "") -> str:
 
 open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
 open_study = partial(Study, model=MODEL, training=TRAINING, seeds=8, page="page.md.j2", held_out=512,
-                     fixed=("task.steps", "task.chains", "model.causal"))  # fmt: skip
+                     fixed=FIXED)  # fmt: skip
 """What claims and studies of open questions have in common."""
 
 

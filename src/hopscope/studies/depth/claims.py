@@ -26,7 +26,7 @@ def claims(options: Options) -> list[Claim]:
     asked_last = partial(values.with_curriculum, step=options.steps_last)
     curriculum = {"the same symbol with the curriculum, deepest models": asked_last}
     backwards = partial(values.steps_out_of_order, reverse=True)
-    alone, own = at_least(options.of_plateau(0.7)), "docs/protocols.md, Revision 3"
+    alone, own = at_least(options.of_plateau(values.UNLEARNED)), "docs/protocols.md, Revision 3"
     unlearned, growth = at_least(options.of_plateau(LEARNED)), values.GROWTH
     return [
         claim(
@@ -124,14 +124,14 @@ def claims(options: Options) -> list[Claim]:
             "at least 0.25",
             kind="general", must=at_least(values.OWN_LEARNED), must_not=at_least(values.OWN_LEARNED),
             seeds_needed=values.PAPER_SEEDS,
-            at_scale=partial(values.lacks_of_depths, options, settled=True),
+            at_scale=partial(values.lacks_of_depths, options, none=True),
         ),
         claim(
             "N15", partial(values.losses_without_curriculum, whole=False), curriculum,
             statement="The last symbol alone is learned under no start and no schedule.",
             source=own,
             protocol="final held-out loss of every model that is asked for x_D alone, D 3, under every completion",
-            kind="general", must=at_least(0.7), must_not=at_least(0.7), seeds_needed=values.PAPER_SEEDS,
-            at_scale=partial(values.lacks_of_alone, options),
+            kind="general", must=alone, must_not=alone,
+            seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks_of_alone, options),
         ),
     ]  # fmt: skip

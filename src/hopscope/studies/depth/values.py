@@ -44,8 +44,9 @@ GROWTH = ("layers from one step to the next", "layers from first to last")
 SETTLED_STEPS = 4_000
 """Training steps by which a loss has settled: four times those of the quick shape."""
 
-MOST_STEPS, OWN_LEARNED, DEPTH = 3, 0.25, 8
-"""Of N13, the steps whose minimum is to be reached, and the loss under which one counts; of N11, the layers."""
+MOST_STEPS, OWN_LEARNED, UNLEARNED, DEPTH = 3, 0.25, 0.7, 8
+"""Of N13, the steps whose minimum is to be reached, and the loss under which one counts; of N15, the loss from which
+nothing is learned; of N11, the layers."""
 
 
 # Which models there are.
@@ -129,6 +130,11 @@ def errors(options: Options, evidence: "Evidence", found: "pd.DataFrame", part: 
     return list(evidence.last("checkpoint_loss_error", part=part)[found.index] * wider)
 
 
+def any_below(losses: Samples, bound: float) -> bool:
+    """Whether a model did what no model may: then neither more steps nor more models take it back."""
+    return bool((losses.values + losses.error < bound).any())
+
+
 def losses_without_curriculum(options: Options, evidence: "Evidence", whole: bool = True) -> Samples:
     """Final loss of every model that is asked for the last symbol alone.
 
@@ -153,8 +159,12 @@ def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
     if not options.layers_last:
         return ""
     words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3)
-    words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss")
-    return ", ".join(words + seeds_lacking(options, evidence, "non-IC"))
+    if not any_below(
+        losses_without_curriculum(options, evidence, whole=False), options.of_plateau(UNLEARNED)
+    ):
+        words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss")
+        words += seeds_lacking(options, evidence, "non-IC")
+    return ", ".join(words)
 
 
 # R2 and R11: what a layer buys.
@@ -360,12 +370,14 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
     return Samples(above, unit="case", note="" if above else "no models were asked for the whole chain")
 
 
-def lacks_of_depths(options: Options, evidence: "Evidence", settled: bool = False) -> str:
-    """What a run lacks for N13, in words; to find nothing, also a `settled` loss."""
+def lacks_of_depths(options: Options, evidence: "Evidence", none: bool = False) -> str:
+    """What a run lacks for N13, in words; to find `none` below the minimum, also a settled loss."""
+    if none and any_below(losses_below("exact minimum", options, evidence, every_step=True), OWN_LEARNED):
+        return ""
     needed = max(options.exact(min(MOST_STEPS, options.steps)).values())
     absent = [str(n) for n in range(1, needed + 1) if n not in options.layers]
     words = [f"D {options.steps}, not {MOST_STEPS} or more"] * (options.steps < MOST_STEPS)
-    words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss") if settled else []
+    words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss") if none else []
     words += seeds_lacking(options, evidence, "IC")
     return ", ".join(words + [f"no models of {', '.join(absent)} layers"] * bool(absent))
 

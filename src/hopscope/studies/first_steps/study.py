@@ -182,7 +182,7 @@ def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
     return between_seeds(needed(options, evidence, 1))
 
 
-def claims(options: Options) -> list[Claim]:
+def claims(options: Options, study: Study) -> list[Claim]:
     source = "summary of the paper, first experiments"
     lacks = partial(smaller_than, steps=TRAINING.steps, width=QUICK.width)
     claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=lacks)
@@ -199,7 +199,8 @@ def claims(options: Options) -> list[Claim]:
         must_not=at_least(1.0, unit="layers"),
     )
     # Without a depth that is enough for one step alone the numbers could not differ.
-    one, longest = (exact_layers_of(steps, True, "deepest-first")[steps] for steps in (1, options.most_steps))
+    causal, order = study.model.causal, study.task.order
+    one, longest = (exact_layers_of(steps, causal, order)[steps] for steps in (1, options.most_steps))
     return [
         claim(
             id="F1",

@@ -357,6 +357,7 @@ study = wide.open_study(
     question="how often does natural text ask for one, two and three hops, and does that mixture help to learn two?",
     task=Curriculum(steps=2, position="pair", emphasis="one", padded=True, shares=(0.5, 0.5)),
     options=Options(),
+    fixed=(*wide.FIXED, "task.padded"),
     configurations=configurations,
     measures=(learned_at, hops),
     claims=claims,

@@ -272,6 +272,7 @@ study = wide.open_study(
     question="do positions attend only where they share information, and does the depth law rest on it?",
     task=Sharing(),
     options=Options(),
+    fixed=(*wide.FIXED, "task.second"),
     configurations=configurations,
     claims=claims,
     figures=figures,
