@@ -81,9 +81,9 @@ def run(
         raise UserError(f"time-budget: expected a number of seconds above 0, found {time_budget!r}")
     trackers = [tracker] if isinstance(tracker, str) else list(tracker)
     check_trackers(trackers)
-    measuring.forget_sources()
     loaded = _loaded(study)
     with loaded.naming():
+        measuring.take_sources(loaded.study)
         preset, chosen = loaded.study.preset(preset), loaded.study.chosen(preset, {**(fields or {}), **more})
     loaded = replace(loaded, study=chosen)
     budget = TimeBudget(time_budget)
@@ -119,7 +119,7 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
     from hopscope.training.config import departures
 
     study = loaded.study
-    known: dict[str, Any] = {"registered": folder.config["registration"]}
+    known: dict[str, Any] = {"registered": folder.registration}
     if (folder.path / "claims.json").exists():
         known["before"] = Ledger.from_json(folder.read("claims.json"), f"{folder.path / 'claims.json'}")
     folder.reopen()
@@ -141,8 +141,8 @@ def conclude_again(folder: RunFolder) -> None:
     """Conclude a run that was trained but not concluded; any other is left as it is.  Errors as of `conclude`."""
     if folder.is_concluded or not all(unit.is_whole for unit in folder.units):
         return
-    measuring.forget_sources()
     loaded = jobs.of_run(folder)
+    measuring.take_sources(loaded.study)
     if measuring.is_measured(folder.whole, loaded.study):
         with folder.locked(), loaded.naming():
             conclude(folder, loaded)

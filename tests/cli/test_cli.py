@@ -78,6 +78,7 @@ def test_every_command_has_help(capsys, command):
         (["theory", "--steps", "none"], "steps"),
         (["claims", "nowhere"], "nowhere: expected a run, or a root of runs, found nothing there"),
         (["claims", ""], "PATH"),
+        (["report", "x", "--to", "x/config.json"], "expected the name of an HTML file"),
         (["report"], "expected at least one PATH"),
         (["new", "study", "Über"], "name: expected small letters"),
         (["new", "study", "copy"], "name: expected one that Python does not know"),

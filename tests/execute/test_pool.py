@@ -11,11 +11,11 @@ import pytest
 
 from hopscope import api
 from hopscope.errors import TimeBudgetReached, UserError
-from hopscope.execute.local import ThisMachine, message_of
+from hopscope.execute.local import ThisMachine, environment, message_of
 from hopscope.execute.places import place_of
 from hopscope.execute.pool import train_all
 from hopscope.runs import RunFolder
-from hopscope.study import jobs
+from hopscope.study import jobs, measuring
 from hopscope.study.load import Loaded, load
 
 STUDY = '''
@@ -102,6 +102,56 @@ def test_a_worker_that_is_killed_leaves_no_trace_in_what_comes_out(made, tmp_pat
     assert trained and trained == {name: data for name, data in content(whole).items() if name in trained}
     work(run, loaded, listen=lambda unit, message: heard.append(message["kind"]))
     assert heard[-2:] == ["found", "found"]
+
+
+def test_a_worker_imports_what_lies_beside_the_study_and_not_what_lies_here(made, tmp_path, monkeypatch):
+    for folder, number in (("here", 1), ("runs", 7)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "beside_the_study.py").write_text(f"NUMBER = {number}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "runs" / "beside_the_study.py").rename(tmp_path / "kept.py")
+    (tmp_path / "runs").rmdir()
+    run, loaded = made(
+        "import beside_the_study; return {'seven': [beside_the_study.NUMBER] * len(context.members)}"
+    )
+    (tmp_path / "kept.py").rename(tmp_path / "runs" / "beside_the_study.py")
+    work(run, loaded)
+    assert {
+        row["value"][0] for unit in run.units for row in measuring.rows_of_run(run, loaded.study, "slow")
+    } == {7}
+
+
+def test_a_place_below_python_s_own_is_passed_on_to_workers(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path.parent))
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    known = environment()["PYTHONPATH"].split(os.pathsep)
+    assert str(tmp_path) in known and known[1] == str(Path.cwd())
+    assert not any(Path(place).name == "site-packages" for place in known)
+
+
+def test_a_rule_that_came_after_a_unit_was_trained_elsewhere_is_not_registered(made):
+    first, loaded = made()
+    work(first, loaded)
+    config = {
+        **first.config,
+        "registration": {"C1": "new", "C2": "b"},
+        "identity": {**first.config["identity"], "of": 1},
+    }
+    old = {
+        **first.config,
+        "registration": {"C1": "old", "C2": "b"},
+        "identity": {**first.config["identity"], "of": 2},
+    }
+    root = first.path.parents[1] / "apart"
+    trained = RunFolder.named(root, "tiny", old["identity"]).create(old)
+    work(trained, loaded)
+    later = RunFolder.named(root, "tiny", config["identity"]).create(config)
+    assert later.registration == {"C1": "new", "C2": "b"}
+    for unit in later.units:
+        unit.take_over()
+    assert later.registration == {"C1": "old", "C2": "b"}
+    assert later.units[0].made_by == trained.units[0].made_by != {}
 
 
 def test_a_process_trains_one_unit_after_another_as_two_processes_do(made):

@@ -102,6 +102,15 @@ def test_what_is_damaged_there_is_left_out_and_made_again(url, server, name, fin
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         assert TINY.content(TINY.make(tmp_path / "zwei")) == TINY.content(finished)
+    mirror(RunFolder.opened(tmp_path / "zwei"), url)
+    assert TINY.content(fetch(url, tmp_path / "drei")[0]) == TINY.content(finished), (
+        "the copy there is whole again"
+    )
+    checkpoint = finished.units[0].path / "checkpoints/000000007.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    assert not finished.units[0].is_whole
+    fetch(url, finished.path.parents[1])
+    assert finished.units[0].is_whole, "what is damaged here is brought"
 
 
 def test_another_run_is_never_overwritten(url, finished, tmp_path):

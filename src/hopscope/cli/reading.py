@@ -79,6 +79,8 @@ def report(paths: Positional[tuple[Path, ...]], index: bool = False, to: Path | 
     from hopscope import api
     from hopscope.page import page
 
+    if to is not None and to.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"to: expected the name of an HTML file, found {to}; write one that ends in .html")
     if index:
         file = to or (paths[0] if len(paths) == 1 else Path()) / "index.html"
         text = page.index([run for path in paths for run in runs_in(path)], file.parent)

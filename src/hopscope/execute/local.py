@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -78,8 +79,10 @@ def available_cores() -> int:
 
 def environment() -> dict[str, str]:
     """Of workers: they find this very package and whatever this process has on its path, and keep their memory."""
-    package, python = str(Path(__file__).resolve().parents[2]), (sys.prefix, sys.base_prefix)
-    known = [place for place in sys.path if Path(place).is_dir() and place and not place.startswith(python)]
+    package, standard = str(Path(__file__).resolve().parents[2]), sysconfig.get_path("stdlib")
+    places = [str(Path(place).absolute()) for place in sys.path if Path(place).is_dir()]
+    own = ("site-packages", "dist-packages")  # which Python looks into by itself, and last
+    known = [place for place in places if not place.startswith(standard) and Path(place).name not in own]
     return {**KEEP_MEMORY, **os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([package, *known]))}
 
 
@@ -111,7 +114,7 @@ class _Process:
 
     def __init__(self, gpu: str | None):
         own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
-        command, pipe = [sys.executable, "-m", "hopscope.execute.worker"], subprocess.PIPE
+        command, pipe = [sys.executable, "-P", "-m", "hopscope.execute.worker"], subprocess.PIPE
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0, env=environment() | own
         )

@@ -2,9 +2,11 @@
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -52,11 +54,14 @@ class RayCluster(Cluster):
         import ray
 
         self.ray: Any = ray
+        usual = signal.getsignal(signal.SIGTERM)
         if fault:
             say("hopscope: no Ray cluster is running here: one is started on this machine")
             ray.init("local", num_cpus=available_cores(), include_dashboard=False, **_QUIET)
         elif not self._joined:
             ray.init(address or "auto", **_QUIET)
+        with suppress(ValueError):  # only a main thread may; Ray's own would end the process in another way
+            signal.signal(signal.SIGTERM, usual)
 
     def close(self) -> None:
         """See `Cluster`; and leave Ray."""

@@ -72,10 +72,11 @@ class SlurmJobs(Cluster):
         job, unit = worker.job, worker.unit
         try:
             return worker.ended(int(job.result()))
-        except FailedJobError as error:
-            self.kept = True
-            return failed(unit, f"{last_line(error)}; see {job.paths.stderr}")
-        except UncompletedJobError:
+        except (FailedJobError, UncompletedJobError) as error:
+            # A job that reaches its time limit says that it is uncompleted in the words of one that failed.
+            if not isinstance(error, UncompletedJobError) and "UncompletedJobError" not in str(error):
+                self.kept = True
+                return failed(unit, f"{last_line(error)}; see {job.paths.stderr}")
             step = max(unit.steps, default=-1)
             worker.deaths = worker.deaths + 1 if step <= worker.furthest else 1
             worker.furthest = step

@@ -60,7 +60,7 @@ def followed(run: RunFolder, trackers: Sequence[str], say: Callable[[str], objec
 def _followed(run: RunFolder, tracker: str, say: Callable[[str], object]) -> Iterator[None]:
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, tracker, str(run.path)], stdin=subprocess.PIPE,
+            [sys.executable, "-P", "-m", __name__, tracker, str(run.path)], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,  # trackers print there; standard output of a command is its result
             stderr=complaints, env=environment(),
             start_new_session=True,  # with whatever it starts it can be ended at once, and by nothing else

@@ -39,7 +39,7 @@ def work(unit: UnitFolder, loaded: Loaded, budget: Any, say: Say) -> None:
 
     `UserError`: the study has a fault, the unit does not fit into memory, or a file cannot be written.
     """
-    from hopscope.study.measuring import measure_unit, training_of
+    from hopscope.study.measuring import measure_unit, take_sources, training_of
     from hopscope.training.train import Progress, train
 
     def tell(progress: Progress) -> None:
@@ -47,11 +47,12 @@ def work(unit: UnitFolder, loaded: Loaded, budget: Any, say: Say) -> None:
         rate = progress.samples_per_second
         say({"kind": "progress", **progress._asdict(), "losses": losses, "samples_per_second": rate})
 
+    take_sources(loaded.study)
     with unit.locked(), loaded.naming():
         given = training_of(unit, loaded.study, budget)
         train(**given, progress=tell)
         measure_unit(unit, loaded.study, budget, lambda words: say({"kind": "phase", "name": words}))
-        unit.seal(engine=given["engine"], device=given["device"], made_by=installed())
+        unit.seal(engine=given["engine"], device=given["device"], made_by=unit.made_by or installed())
 
 
 def installed() -> dict[str, str]:

@@ -48,7 +48,7 @@ class Told(dict[str, Any]):
     def __bool__(self) -> bool:
         return bool(self.get("count", self.text))
 
-    __lt__, __le__, __gt__, __ge__, __eq__ = (  # type: ignore[assignment]
+    __lt__, __le__, __gt__, __ge__, __eq__ = (
         lambda self, other, meets=each: bool(meets(self.get("mean", self.text), other))
         for each in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
     )

@@ -12,7 +12,7 @@ import os
 import shutil
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +79,11 @@ def read_bytes(path: Path, remedy: str) -> bytes:
         raise UserError(f"{path}: expected a readable file, found: {error.strerror}; {remedy}") from error
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """A JSON object with `files`, SHA-256 by name; empty where it is missing, cut short, or something else."""
+def read_record(path: Path, key: str = "files") -> dict[str, Any]:
+    """A JSON object with hashes by name under a key; empty where it is missing, cut short, or something else."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         record = json.loads(path.read_bytes())
-        return record if isinstance(record["files"], dict) else {}
+        return record if isinstance(record[key], dict) else {}
     return {}
 
 
@@ -96,11 +96,29 @@ def digests_in(folder: Path, skipped: tuple[str, ...]) -> dict[str, str]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file that people can read, as `write_atomic` does."""
-    write_atomic(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    write_atomic(path, indented(value))
+
+
+def indented(value: Mapping[str, Any]) -> bytes:
+    """JSON that people can read."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a whole file, or leave what was there (`UserError`); folders above it are made."""
+    with staged(path, content) as place:
+        place()
+
+
+@contextlib.contextmanager
+def staged(path: Path, content: bytes) -> Iterator[Callable[[], None]]:
+    """A file beside the one to be written, whole on the disk (`UserError`); what is given puts it in that place."""
+
+    def place() -> None:
+        with _told(path):
+            temporary.replace(path)
+            _sync_folder(path.parent)
+
     # Hidden, and this thread's own; what a killed process leaves of it is garbage.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.tmp")
     try:
@@ -110,8 +128,7 @@ def write_atomic(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_folder(path.parent)
+        yield place
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -95,6 +95,14 @@ class RunFolder:
             raise UserError(f"{self.path}: expected one of the units {listed(units)}, found {name}; take one")
         return units[name]
 
+    @property
+    def registration(self) -> dict[str, str]:
+        """Hashes of the rules as they were before any unit was trained, in this run or in one that it is taken from."""
+        found = dict(self.config["registration"])
+        for rules in (unit.taken["registration"] for unit in self.units if unit.taken):
+            found = {name: rules[name] for name in found if name in rules}
+        return found
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Keep other commands from working on the run; `UserError`: one does, or the folder cannot be written."""
         return files.locked(self.path, "run")
@@ -102,11 +110,14 @@ class RunFolder:
     def write(self, name: str, content: bytes | str) -> None:
         """Write a whole file, or leave what was there (`UserError`); the manifest of a finished run follows."""
         data, known = content.encode() if isinstance(content, str) else content, self._manifest
-        if known:  # until all is written, the run is not done
-            self.reopen()
-        files.write_atomic(self.path / name, data)
-        if known:
-            self._finish({**known, name: sha256(data)})
+        with files.staged(self.path / name, data) as place:
+            if not known:
+                place()
+            else:
+                with files.staged(self.path / _MANIFEST, _listing({**known, name: sha256(data)})) as finish:
+                    self.reopen()  # until both are in their places, the run is not done
+                    place()
+                    finish()
 
     def read(self, name: str) -> bytes:
         """The content of a file; `UserError`: it cannot be read, or, in a finished run, is not what was written."""
@@ -133,7 +144,7 @@ class RunFolder:
             if not unit.digests:
                 raise UserError(f"{unit.path}: expected a whole unit, found none; run the same command again")
             found |= unit.digests
-        self._finish(found)
+        files.write_atomic(self.path / _MANIFEST, _listing(found))
 
     @property
     def is_done(self) -> bool:
@@ -150,8 +161,9 @@ class RunFolder:
     def _manifest(self) -> dict[str, str]:
         return files.read_record(self.path / _MANIFEST).get("files", {})
 
-    def _finish(self, found: Mapping[str, str]) -> None:
-        files.write_json(self.path / _MANIFEST, {"files": dict(sorted(found.items()))})
+
+def _listing(found: Mapping[str, str]) -> bytes:
+    return files.indented({"files": dict(sorted(found.items()))})
 
 
 def runs_in(root: Path | str) -> list[RunFolder]:

@@ -11,6 +11,7 @@ from typing import Any
 from hopscope.errors import UserError
 from hopscope.runs.checkpoint import digests_in, remove, sha256, write_atomic
 from hopscope.runs.folder import RunFolder
+from hopscope.runs.unit import UnitFolder
 
 _LIST, _CONFIG, _MANIFEST = "mirror.json", "config.json", "manifest.json"
 
@@ -69,7 +70,7 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
     newer = _MANIFEST in files and not run.is_done
     wanted = [name for name in record if newer or not (run.path / name).exists()]
     for part in {"/".join(name.split("/")[:2]) for name in files.keys() - record}:
-        if not (run.path / part / "unit.json").exists():
+        if not UnitFolder(run.path / part, run.path).is_whole:
             remove(run.path / part)  # two trainings do not mix
             wanted += [name for name in files if name.startswith(f"{part}/")]
     for name in sorted(wanted, key=lambda name: (name.endswith(("/unit.json", _MANIFEST)), name)):
@@ -79,6 +80,11 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
         else:
             damaged.append(name)
     if damaged:
+        with contextlib.suppress(
+            Exception
+        ):  # sent again when it is made again, unless this reader may not write
+            left = {name: digest for name, digest in files.items() if name not in damaged}
+            system.pipe_file(f"{place}/{_LIST}", json.dumps({"files": left}).encode())
         warnings.warn(f"{place}: expected whole files, found {damaged[0]} damaged; left out", stacklevel=4)
 
 

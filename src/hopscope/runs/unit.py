@@ -79,7 +79,7 @@ class UnitFolder:
         """
         arrays, metadata = state
         step = metadata["step"]
-        for name in ("unit.json", "checkpoints", "measures") if step == 0 else ():
+        for name in ("unit.json", "taken.json", "checkpoints", "measures") if step == 0 else ():
             files.remove(self.path / name)
         before = max((each for each in self.steps if each < step), default=None)
         weights = {name: array for name, array in arrays.items() if name.startswith("weights/")}
@@ -96,7 +96,11 @@ class UnitFolder:
         Units of one name are the same training: runs share them that differ in seeds, or in what they measure.
         """
         for path in () if 0 in self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
-            if replace(self, path=path, run_path=path.parents[1]).is_whole:
+            other = replace(self, path=path, run_path=path.parents[1])
+            if other.is_whole:
+                known = other.taken or files.read_record(path.parents[1] / "config.json", "registration")
+                taken = {"registration": known.get("registration", {}), "made_by": other.made_by}
+                files.write_json(self.path / "taken.json", taken)
                 # Step 0 last: without it the unit has not begun.
                 for file in sorted(path.glob("checkpoints/*"), reverse=True):
                     content = files.read_bytes(file, "try again")
@@ -163,6 +167,16 @@ class UnitFolder:
     def record(self) -> dict[str, Any]:
         """Content of `unit.json`; empty where it is missing or damaged."""
         return files.read_record(self.path / "unit.json")
+
+    @property
+    def taken(self) -> dict[str, Any]:
+        """Of a unit that another run has trained: the rules that were registered for that, and `made_by`."""
+        return files.read_record(self.path / "taken.json", "registration")
+
+    @property
+    def made_by(self) -> dict[str, str]:
+        """Versions and processor by which it was trained; empty before."""
+        return (self.record or self.taken).get("made_by", {})
 
     @property
     def digests(self) -> dict[str, str]:

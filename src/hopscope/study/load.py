@@ -163,8 +163,8 @@ def _of_file(path: Path) -> ModuleType:
     folder, parts = path.parent, [path.stem]
     while (folder / "__init__.py").is_file():
         folder, parts = folder.parent, [folder.name, *parts]
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))  # as `python file.py` does: the file may have helpers beside it
+    # As `python file.py` does: the file may have helpers beside it.
+    sys.path[:] = [str(folder), *(place for place in sys.path if place != str(folder))]
     if len(parts) > 1:
         return _imported(".".join(parts), str(path))
     _check_helpers(path, text)

@@ -119,10 +119,9 @@ def by_readout(context: Context) -> Iterator[dict[str, Any]]:
     measured = {"loss_at": terms(predictions, batch)}
     if batch.targets.is_floating_point():
         loss, weights = measured["loss_at"], batch.weights
-        by_dimension = weights is not None and weights.dim() > 3  # those without a weight do not count
-        measured["loss_at"] = (loss.masked_fill(weights <= 0.0, torch.nan) if by_dimension else loss).nanmean(
-            -1
-        )
+        if weights is not None and weights.dim() > 3:  # dimensions without a weight do not count
+            loss = loss.masked_fill(weights <= 0.0, torch.nan)
+        measured["loss_at"] = loss.nanmean(-1)
     else:
         measured["accuracy_at"] = (predictions.argmax(-1) == batch.targets).float()
     for metric, values in measured.items():

@@ -87,9 +87,11 @@ def source_of(measure: Measure, study: Study) -> str:
     return _source(with_needs(measure))
 
 
-def forget_sources() -> None:
-    """Look at the code of measures again: of a notebook, it may have changed since."""
+def take_sources(study: Study) -> None:
+    """Look at the code of measures now: of a notebook it may have changed, and files may be edited later on."""
     _source.cache_clear()
+    for each in study.measures:
+        source_of(each, study)
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 _OWN = re.compile(r"(?<!all )(?:first|second) (\d+)")
-_SEEN = 5, 16  # D, and the first so many seeds of it: from their circuits N23 was made, so they do not decide it
+_SEEN = (
+    5,
+    16,
+)  # D, and the first so many seeds of it: from their circuits N23 was made, so they do not decide it
 _SHOWN, _WIDE = 3, 14  # seeds of a family that are named, letters in a line of a cell
 
 

@@ -182,7 +182,7 @@ def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
     return between_seeds(needed(options, evidence, 1))
 
 
-def claims(options: Options, study: Study) -> list[Claim]:
+def claims(options: Options, study: Any) -> list[Claim]:
     source = "summary of the paper, first experiments"
     lacks = partial(smaller_than, steps=TRAINING.steps, width=QUICK.width)
     claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=lacks)

@@ -26,8 +26,19 @@ Array = Any
 # Reassociation and the like, but not "no NaN": the divergence guard must see one.
 _FAST = ("nsz", "arcp", "contract", "afn", "reassoc")
 
-compiled = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST))
-inlined = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST), forceinline=True)
+
+def _compiler(**options: Any) -> Callable[[Any], Any]:
+    def compile(function: Any) -> Any:
+        every = {"error_model": "numpy", "fastmath": set(_FAST), **options}
+        try:
+            return numba.njit(cache=True, **every)(function)
+        except RuntimeError:  # there is no folder to keep it in
+            return numba.njit(**every)(function)
+
+    return compile
+
+
+compiled, inlined = _compiler(), _compiler(forceinline=True)
 _intrinsic: Callable[[Callable[..., Any]], Any] = intrinsic
 
 LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
