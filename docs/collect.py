@@ -20,6 +20,8 @@ DOCS = Path(__file__).resolve().parent
 KEPT = ("study", "preset", "question", "identity")
 OF_PAGES = ("circuit", "explorer")
 """Metrics of the explorer and the player, whose files are not kept."""
+UNUSED = {"permutation": r"accuracy|loss_step_\d+"}
+"""By study, curves of training that neither its claims nor what the documentation shows of it use."""
 
 
 def shown(folder: Path) -> set[str]:
@@ -42,12 +44,14 @@ def collect(run: RunFolder, to: Path) -> None:
     files |= {f"figures/{name}": run.read(f"figures/{name}") for name in shown(to / "figures")}
     own = [name for name in COLUMNS if name not in ("seed", "configuration")]  # these two are of members
     table = Evidence.read(run).to_pandas()[own].astype(object)
-    rows = table[~table["metric"].isin(OF_PAGES)].where(lambda each: each.notna(), None).to_dict("records")
+    curves = (table["measure"] == "training") & table["metric"].str.fullmatch(UNUSED.get(config["study"], "-"))
+    kept = table[~(curves | table["metric"].isin(OF_PAGES))]
+    rows = kept.where(kept.notna(), None).to_dict("records")
     evidence = Evidence.of(rows, run.members, run.config)
     shutil.rmtree(to, ignore_errors=True)  # when all that is kept has been read
-    kept = RunFolder(to).create(json.loads(json.dumps(config)))
+    folder = RunFolder(to).create(json.loads(json.dumps(config)))
     for name, content in files.items():
-        kept.write(name, content)
+        folder.write(name, content)
     evidence.write(to / "evidence.parquet")
     (to / ".lock").unlink(missing_ok=True)
 

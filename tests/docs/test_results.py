@@ -21,15 +21,8 @@ MOST_BYTES, MOST_FILES = 20_000_000, 250
 OPENED = {"verdict": ("refuted", "inconclusive")}
 LAST_SEEN = {"value": ..., "interval": ...}
 CHANGED = {
-    # Where one split of the mappings had decided, ten are needed; and nothing is refuted before every reading of the
-    # source was tried (docs/protocol_log.md, 2026-11-23 and 2026-11-26).
-    "permutation/paper": {
-        "P6": {"verdict": ("reproduced", "inconclusive")},
-        **dict.fromkeys(("P3", "P7", "P8", "P11"), OPENED),
-        **dict.fromkeys(("P9b", "P12"), "added"),
-    },
+    # Nothing is refuted before every reading of the source was tried (docs/protocol_log.md, 2026-11-26).
     "permutation/readings": {"P8": OPENED},
-    "permutation/no-positions": dict.fromkeys(("P9b", "P12"), "added"),
     # Circuits that no proof accepts count no longer.
     "campaign/transformers-abc": {
         "N14": {"n": (2, 1), "interval": ...},
