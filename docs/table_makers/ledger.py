@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
 
+from hopscope.claims.claim import COMPLETIONS
 from hopscope.claims.judge import counts, joined
 from hopscope.study.load import BUILT_IN
 from table_makers.common import RESULTS, markdown, read_json, study_of
@@ -41,7 +42,9 @@ def ledger() -> str:
             for under, (_, claim) in sorted(ran.items())
         ]
         verdicts += [f"together: **{together[name].verdict}**"] if name in together else []
-        run, claim = max(ran.values(), key=lambda each: _weight(each[1])[2:])
+        # Of equal ones that of a registered completion.
+        ranks = {under: (*_weight(each[1])[2:], under in COMPLETIONS) for under, each in ran.items()}
+        run, claim = ran[max(ranks, key=ranks.__getitem__)]
         why = claim.get("words", "–").split("; ")[0]
         why += " …)" * (why.count("(") > why.count(")"))
         why = "; ".join(filter(None, [why, _lacking(claim, ran)]))

@@ -157,8 +157,8 @@ def below_the_task(evidence: "Evidence", model: str) -> str:
     if math.isnan(accepted) or THRESHOLD.holds(accuracy, accepted):
         return ""
     # Of no acceptable answer there is no accuracy.
-    right = "none" if math.isnan(accuracy) else f"{100 * accuracy:.0f} %"
-    found = f"{100 * accepted:.0f} % acceptable at once, {right} of the answers right"
+    right = "none" if math.isnan(accuracy) else THRESHOLD.show(accuracy)
+    found = f"{THRESHOLD.show(accepted)} acceptable at once, {right} of the answers right"
     return f"below the task: of equations with D = 1, {found}"
 
 
