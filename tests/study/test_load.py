@@ -96,6 +96,16 @@ def test_a_script_that_imports_a_study_is_not_its_home(write, monkeypatch):
     assert loaded_as(made).file == file
 
 
+def test_a_study_that_a_script_makes_when_it_is_run_is_trained_in_that_process(write, monkeypatch):
+    file, study = write("guarded.py", "import hopscope as hs\n"), Study(name="guarded")
+    script = ModuleType("__main__")
+    script.__file__, script.study = str(file), study
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    assert loaded_as(study) == Loaded(study)
+    write("guarded.py", "import hopscope as hs\nstudy = hs.Study(name='guarded')\n")
+    assert loaded_as(study).reference == f"{file}:study"
+
+
 def test_a_file_is_loaded_once_for_each_content(write):
     path = write("mine.py")
     first = load(str(path))

@@ -300,9 +300,8 @@ def _fields(known: Row) -> dict[str, Any]:
     """Fields of a study or a job, by the names that overrides have for them."""
     found = dict[str, Any]()
     for name, value in known.items():
-        inner = (
-            value.get("fields", value) if isinstance(value, Mapping) else {}
-        )  # a task's own stand under its name
+        # A task's own stand under its name.
+        inner = value.get("fields", value) if isinstance(value, Mapping) else {}
         prefix = "" if name == "options" else f"{name}."
         found |= {prefix + each: inner[each] for each in inner} or {name: value}
     return found

@@ -98,10 +98,12 @@ class RunFolder:
     @property
     def registration(self) -> dict[str, str]:
         """Hashes of the rules as they were before any unit was trained, in this run or in one that it is taken from."""
-        found = dict(self.config["registration"])
-        for rules in (unit.taken["registration"] for unit in self.units if unit.taken):
-            found = {name: rules[name] for name in found if name in rules}
-        return found
+        taken = [unit.taken["registration"] for unit in self.units if unit.taken]
+        found = {
+            name: next((rules.get(name) for rules in taken if rules.get(name) != own), own)
+            for name, own in self.config["registration"].items()
+        }
+        return {name: own for name, own in found.items() if own is not None}
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Keep other commands from working on the run; `UserError`: one does, or the folder cannot be written."""

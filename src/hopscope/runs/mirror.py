@@ -80,9 +80,8 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
         else:
             damaged.append(name)
     if damaged:
-        with contextlib.suppress(
-            Exception
-        ):  # sent again when it is made again, unless this reader may not write
+        # Sent again when it is made again, unless this reader may not write.
+        with contextlib.suppress(Exception):
             left = {name: digest for name, digest in files.items() if name not in damaged}
             system.pipe_file(f"{place}/{_LIST}", json.dumps({"files": left}).encode())
         warnings.warn(f"{place}: expected whole files, found {damaged[0]} damaged; left out", stacklevel=4)

@@ -132,7 +132,7 @@ class UnitFolder:
 
     def rows(self, after: int = -1) -> Iterator[Row]:
         """Rows that were recorded in training, of checkpoints after a step; `UserError`: one is damaged or gone."""
-        for step, _, metadata in self._chain():
+        for step, _, metadata in self._chain() if max(self.steps, default=after) > after else ():
             yield from (self._spread(row, TRAINING) for row in metadata["rows"] if step > after)
 
     def keep_measure(

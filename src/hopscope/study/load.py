@@ -109,8 +109,19 @@ def loaded_as(study: Study) -> Loaded:
         if isinstance(module, ModuleType) and str(file).endswith(".py"):
             for name, value in list(vars(module).items()):
                 if value is study:
-                    return _at(study, _importable_as(module, str(file)) or str(file), name)
+                    found = _at(study, _importable_as(module, str(file)) or str(file), name)
+                    return found if module.__name__ != "__main__" or _is_found_again(found) else Loaded(study)
     return Loaded(study)
+
+
+def _is_found_again(loaded: Loaded) -> bool:
+    """Whether another process finds this study of a script, which may make it under its main guard."""
+    with suppress(UserError):
+        names = [
+            [each.name for each in of.measures] for of in (loaded.study, load(str(loaded.reference)).study)
+        ]
+        return names[0] == names[1]
+    return False
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:
