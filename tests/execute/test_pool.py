@@ -133,25 +133,29 @@ def test_a_place_below_python_s_own_is_passed_on_to_workers(monkeypatch, tmp_pat
 def test_a_rule_that_came_after_a_unit_was_trained_elsewhere_is_not_registered(made):
     first, loaded = made()
     work(first, loaded)
-    config = {
-        **first.config,
-        "registration": {"C1": "new", "C2": "b"},
-        "identity": {**first.config["identity"], "of": 1},
-    }
-    old = {
-        **first.config,
-        "registration": {"C1": "old", "C2": "b"},
-        "identity": {**first.config["identity"], "of": 2},
-    }
+    own, was = first.config["identity"], {"C1": "old", "C2": "b"}
     root = first.path.parents[1] / "apart"
-    trained = RunFolder.named(root, "tiny", old["identity"]).create(old)
+
+    def begun(rules, identity):
+        config = {**first.config, "registration": rules, "identity": identity}
+        return RunFolder.named(root, "tiny", identity).create(config)
+
+    trained = begun(was, own)
     work(trained, loaded)
-    later = RunFolder.named(root, "tiny", config["identity"]).create(config)
-    assert later.registration == {"C1": "new", "C2": "b"}
-    for unit in later.units:
-        unit.take_over()
-    assert later.registration == {"C1": "old", "C2": "b"}
-    assert later.units[0].made_by == trained.units[0].made_by != {}
+    longer, other = (
+        {**own, "grid": [{**each, "seeds": [0, 1, 2]} for each in own["grid"]]},
+        {**own, "options": {"a": 1}},
+    )
+    for identity, rules in (
+        (longer, was),
+        (other, {**was, "C1": "new"}),
+    ):  # rules of other options are other rules
+        later = begun({**was, "C1": "new"}, identity)
+        assert later.registration == {**was, "C1": "new"}
+        for unit in later.units:
+            unit.take_over()
+        assert later.registration == rules
+        assert later.units[0].made_by == trained.units[0].made_by != {}
 
 
 def test_a_process_trains_one_unit_after_another_as_two_processes_do(made):

@@ -98,14 +98,21 @@ class UnitFolder:
         for path in () if 0 in self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
             other = replace(self, path=path, run_path=path.parents[1])
             if other.is_whole:
-                known = other.taken or files.read_record(path.parents[1] / "config.json", "registration")
-                taken = {"registration": known.get("registration", {}), "made_by": other.made_by}
+                taken = {"registration": self._rules_before(other), "made_by": other.made_by}
                 files.write_json(self.path / "taken.json", taken)
                 # Step 0 last: without it the unit has not begun.
                 for file in sorted(path.glob("checkpoints/*"), reverse=True):
                     content = files.read_bytes(file, "try again")
                     files.write_atomic(self.path / "checkpoints" / file.name, content)
                 return
+
+    def _rules_before(self, other: "UnitFolder") -> dict[str, str]:
+        # Rules of a run that differs in more than its grid are about other parts: they say nothing of these.
+        runs = [
+            files.read_record(run / "config.json", "registration") for run in (self.run_path, other.run_path)
+        ]
+        here, there = ({**run.get("identity", {}), "grid": None} for run in runs)
+        return dict(((other.taken or runs[1]) if here == there else runs[0]).get("registration", {}))
 
     def latest(self) -> tuple[int, State] | None:
         """Step and state of the newest checkpoint; `None` where the unit must begin again.
