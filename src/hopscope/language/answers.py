@@ -18,7 +18,7 @@ class Answer(NamedTuple):
     """What became of one question.
 
     Attributes:
-        said: the answers in order, until one was acceptable; of a choice, the acceptable one that leads, if one does.
+        said: the answers in order, until one was acceptable; of a choice, the likeliest acceptable one.
         stuck: the model kept giving the same unacceptable answer.
         likeliest: of a choice, the likeliest of all symbols of the question.
         too_long: it is longer than the model's context: nothing was said.

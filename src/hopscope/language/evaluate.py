@@ -34,19 +34,22 @@ LOCAL = "hf/"
 RETRIES, ANSWER = 3, 16
 """Retries of one request (Inspect's default is to go on for ever); most tokens of a local model's answer."""
 
-_TOO_LONG = re.compile(r"context.?(length|size|window)|maximum context|too (many tokens|long)", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context.?(length|size|window)|maximum context|too many tokens|(prompt|input|request).*too long",
+    re.IGNORECASE,
+)
 
 
 def ask(
     models: Sequence[str], questions: Sequence[Questions], folder: Path, *, budget: TimeBudget | None = None,
-    say: Callable[[str], object] = lambda words: None, **how: Any,
+    say: Callable[[str], object] = lambda words: None, device: str | None = None, **how: Any,
 ) -> list[Answer]:  # fmt: skip
     """Put every kind of questions to each model.  The same call goes on where the last one stopped.
 
-    Models are called as Inspect calls them, those of this machine as `LOCAL` says.  Every answer is written at once
-    into Inspect's logs in `folder`; the budget is looked at between questions, of which every call answers one at
-    least.  `how`: fields of `Protocol`.  `UserError`: a model cannot be asked, or its server does not answer;
-    `TimeBudgetReached`: the budget is spent.  What was answered is kept.
+    Models are called as Inspect calls them, those of this machine as `LOCAL` says, on a `device` if not on Inspect's
+    choice.  Every answer is written at once into Inspect's logs in `folder`; the budget is looked at between questions,
+    of which every call answers one at least.  `how`: fields of `Protocol`.  `UserError`: a model cannot be asked, or
+    its server does not answer; `TimeBudgetReached`: the budget is spent.  What was answered is kept.
     """
     found, protocol = list[Answer](), Protocol(**how)
     fields = ("temperature", "max_tokens", "max_connections")
@@ -58,6 +61,7 @@ def ask(
         try:
             if name.startswith(LOCAL):
                 called, local = f"{LOCAL}{source(name.removeprefix(LOCAL))}", {"dtype": protocol.precision}
+                local |= {} if device is None else {"device": device}
                 limits = {}  # it answers in its own time, and cannot be dead
             config = GenerateConfig(**settings, **limits)
             # One for all of its questions, which may be large.
@@ -164,7 +168,7 @@ def _task(name: str, formulations: tuple[str, ...]) -> Callable[..., Task]:
 
 
 def _sample(kind: Questions, question: Question) -> Sample:
-    symbols = sorted({symbol for path in question.symbols for symbol in path})
+    symbols = sorted({*question.acceptable, *(symbol for path in question.symbols for symbol in path)})
     known = {"kind": kind.kind, "acceptable": [*question.acceptable], "symbols": symbols}
     return Sample(id=question.id, input=kind.put(question).text, target=question.answer, metadata=known)
 

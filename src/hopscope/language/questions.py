@@ -99,7 +99,7 @@ class Protocol(Config):
         attempts: answers asked for at most until one is acceptable.
         identical: unacceptable answers of the same wording in a row after which a question is given up.
         temperature: of sampling; by default the model's own.
-        max_tokens: of an answer; by default the model's own.
+        max_tokens: of an answer; by default the model's own, or, of a model of this machine, 16.
         base_url: address of the models' server, if not the provider's own.
         precision: number format of weights and activations of models of this machine (hf/…).
         timeout: seconds after which a request, with its retries, is given up; one try has half of them. Changes no

@@ -58,7 +58,7 @@ class Equations(Task):
             takes 1 to D steps.
         asked: in training, what a question is about: a name of the last round, as in the paper, or any.
         repeated: whether the lines are repeated behind the answer in training.
-        held_out_share: of all N! mappings of names to values, those that training never sees.
+        held_out_share: of all N! mappings of the last names to values, those that training never sees.
         split_seed: seed of that split.
     """
 

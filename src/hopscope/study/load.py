@@ -62,7 +62,8 @@ class Loaded:
             file, told = str(self.file), isinstance(error, HopscopeError)
             # What is wrapped in words of ours has the line in what caused it.
             line = _line_of(error, file) or _line_of(error.__cause__, file)
-            if line is None or file in str(error) or (told and type(error) is not UserError):
+            shown = told and (type(error) is not UserError or self.reference in BUILT_IN)
+            if line is None or file in str(error) or shown:
                 raise
             found = f"expected code that runs, found {_in_words(error)}; mend the file"
             raise UserError(f"{file}, line {line}: {error if told else found}") from error

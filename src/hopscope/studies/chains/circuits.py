@@ -64,6 +64,9 @@ class ChainOptions(Recipe):
         "training_steps": 24_000, "batch_size": 128, "pool": 2**18, "learning_rate": 1e-3, "weight_decay": 0.1,
     }  # fmt: skip
 
+    chains: int = Field(
+        4, ge=3, le=64
+    )  # of fewer, half of what a zero prediction has is no lower than the plateau
     layers: int = Field(8, ge=1, le=64)
     heads: int = Field(1, ge=1)
     head_size: int | None = Field(None, ge=1)
@@ -78,11 +81,6 @@ class ChainOptions(Recipe):
     @property
     def label(self) -> str:
         return f"D={self.steps}, {counted(self.layers, 'layer')} of {counted(self.heads, 'head')}"
-
-    @property
-    def plateau(self) -> float:
-        """Loss of a model that knows which symbols a step could lead to, but not which of them is right."""
-        return 1.0 - 1.0 / self.chains
 
     def lacks(self, evidence: "Evidence") -> str:
         """How this departs from what the paper states, in words; nothing where it is at scale."""

@@ -134,6 +134,16 @@ class Recipe(Config):
             **({} if clip_norm is None else {"training.clip_norm": None if clip_norm == "none" else clip_norm}),
         }  # fmt: skip
 
+    @property
+    def departs(self) -> bool:
+        """Whether something else is given than the completion has."""
+        return any(getattr(self, name) is not None for name in COMPLETED)
+
+    @property
+    def plateau(self) -> float:
+        """Loss of a model that knows which symbols a step could lead to, but not which of them is right."""
+        return 1.0 - 1.0 / self.chains
+
     def exact(self, steps: int) -> dict[int, int]:
         """Exact minimum of layers for each step of a chain, under the mask and the order of the pairs.
 

@@ -9,7 +9,6 @@ from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.studies.chains import circuits as chains
 from hopscope.studies.chains.circuits import ChainOptions, Place, Proof
 from hopscope.studies.chains.readings import farther
-from hopscope.studies.chains.recipe import COMPLETED
 from hopscope.studies.circuits.families import ahead_and_rest
 from hopscope.study.study import Study
 
@@ -158,7 +157,7 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
     paper = partial(chains.of_paper, options)
     own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST)
     # A completion of which some detail was given is another one.
-    trained_by = "" if any(getattr(options, name) is not None for name in COMPLETED) else study.completion
+    trained_by = "" if options.departs else study.completion
     return [
         paper(
             id="R4",

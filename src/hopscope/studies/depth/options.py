@@ -145,18 +145,13 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         own = dict.fromkeys(COMPLETED) if len(changes) < len(reading) else {}
         return self.model_copy(update={**own, **changes})
 
-    @property
-    def departs(self) -> bool:
-        """Whether something else is given than the completion has."""
-        return any(getattr(self, name) is not None for name in COMPLETED)
-
     def of_plateau(self, loss: float) -> float:
         """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
 
         One chain has no plateau: there the loss stays as it is.
         """
         paper = STATED["chains"][1]
-        return loss if self.chains in (1, paper) else loss * (1 - 1 / self.chains) / (1 - 1 / paper)
+        return loss if self.chains in (1, paper) else loss * self.plateau / (1 - 1 / paper)
 
     def fields_of(self, cell: Cell) -> dict[str, Any]:
         here, targets = self.under(cell.reading), "ic" if cell.asked == "IC" else "last"

@@ -28,7 +28,7 @@ def configurations(options: Options, study: Study) -> Iterator[Configuration]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-    plateau, ends = 1 - 1 / options.chains, (0.0, 1.05)
+    plateau, ends = options.plateau, (0.0, 1.05)
     parts = [f"step_{step}" for step in range(1, options.steps + 1)]
     look: Any = {"levels": {"plateau": plateau, "learned": options.of_plateau(LEARNED)}, "ends": ends}
     rows = partial(by_layers, [*options.base("IC"), *options.base("non-IC")], [None])

@@ -90,12 +90,14 @@ class Options(Wording, Protocol):
 
 
 def check(options: Options) -> list[Configuration]:
-    """Nothing is trained; a `UserError`: there is no model, or no Inspect, and how to name or install it."""
+    """Nothing is trained; a `UserError`: there is no model, no Inspect, or there are not so many questions."""
     if not options.model:
         advice = "name it as Inspect does, such as --model openai/gpt-4o or --model hf/FOLDER"
         raise UserError(f"model: expected at least one to ask, found none; {advice}")
     import hopscope.language.evaluate  # noqa: F401
 
+    for kind in options.kinds():
+        kind.drawn()
     return []
 
 

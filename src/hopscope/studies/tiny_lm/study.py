@@ -154,7 +154,9 @@ def _examined(context: Context, place: int, member: int) -> Rows:
     folder, logs = (context.run.path / name / f"member-{member}" for name in ("models", "logs"))
     export(context.ensemble.member(place), task.vocabulary, folder)
     asked = questions_of(task, context.options)
-    found = ask([f"hf/{folder}"], asked, logs, temperature=0.0, budget=context.budget, say=context.say)
+    found = ask(
+        [f"hf/{folder}"], asked, logs, temperature=0.0, device="cpu", budget=context.budget, say=context.say
+    )
     for row in (each for each in rows(found) if each["metric"] != "correct"):
         depth, colon, what = row["part"].rpartition("D = ")[2].partition(": ")
         yield {**row, "part": f"depth_{depth}{colon}{what}", "member": member}
@@ -223,8 +225,8 @@ def claims(options: Options, study: Any) -> list[Claim]:
             at_scale=lambda evidence: ", ".join(lacking),
             controls=control if options.control else {},
             must_not=S6 if options.control else None,
-            trust="held-out questions ask a mapping of names to values that no training text has; the questions are "
-            "those of any language model, asked through Inspect",
+            trust="held-out questions ask a mapping of last names to values that no training text has; the questions "
+            "are those of any language model, asked through Inspect",
         )
     ]
 
