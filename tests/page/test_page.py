@@ -75,6 +75,7 @@ def test_numbers_are_calls_and_tell_where_they_come_from(make):
 {% for row in rows("rise", head=1, member=0) %}{{ row }}={{ row.value }}@{{ row.layer }}.{{ row.head }}{% endfor %}
 {{ learned(below=0.2).all }} {{ members[0].seed }} {{ configurations[1].values["model.layers"] }}
 {{ setting("options.depth") }}
+{{ rows("loss") | length }}
 {% if count("loss", below=0.2) == 3 and not count("loss", below=-1) %}{{ members[0] == "2 layers, seed 11" }}{% endif %}
 {{ estimate("accuracy").median }} {{ number(5, "depth", "hops") }} {{ symbol("x_2") }}
 
@@ -86,8 +87,34 @@ def test_numbers_are_calls_and_tell_where_they_come_from(make):
         r"0\.2\d* \[.*\] \(n = 5 of 6 members of 3 seeds, 1 diverged\) \| 0\.17 \| 3 of 5 low 1=1\.0@1\.1",
         words,
     )
-    assert "False 11 3 5 True 40 % 5 hops x₂" in words and "seed 17" in words
+    assert "False 11 3 5 5 True 40 % 5 hops x₂" in words and "seed 17" in words
     assert re.search('title="evidence.parquet · [^"]*metric = loss', made)
+
+
+def test_labels_are_written_as_they_are_and_sections_have_names_of_their_own(make):
+    template = """# T
+
+{% call grid(plain("c_d")) %}
+label | number
+{{ plain("a_b [c|d] *e*") }} | 7
+{% endcall %}
+
+## Part 2
+
+x
+
+## Part
+
+{{ plain("y|z") }}
+
+## Part
+
+z
+"""
+    made = page(make(template=template))
+    assert "a_b [c|d] *e* 7" in text(made) and "y|z" in text(made)
+    names = [*dict.fromkeys(re.findall(r"s-part[-\d]*", made))]
+    assert {*names} == {"s-part-2", "s-part", "s-part-3"}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 _NUMBERS = ("mean", "low", "high", "lowest", "highest")
-_SPECIAL = re.compile(r"([*_`\[\]<>#])")
+_SPECIAL = re.compile(r"([*_`\[\]<>#|\\])")
+_ESCAPED = re.compile(r"\\([*_`\[\]<>#|\\])")
 _CELLS = re.compile(r"(?<!\\)\|")  # what parts the cells of a row; a stroke that means itself is written `\|`
 _SECTION = re.compile(r"^\s*(Attributes|Args|Arguments|Raises|Returns|Parameters):?\s*$", re.MULTILINE)
 _ABOUT = ("model", "training", "options", "study", "units")
@@ -190,10 +191,11 @@ class Story:
         Each has as text its number; for conditions `value`, `member`, `layer`, `head`, `part` and `step`.
         """
         asked = {**dict.fromkeys(facts.PLACE, ...), **where}
-        frame = self._facts.rows(metric, f"rows of {metric!r}", **asked).dropna(subset="value")
+        frame = self._facts.rows(metric, f"rows of {metric!r}", **asked)
         frame = frame if frame["member"].isna().all() else facts.at_last_step(frame)
         unit, found = unit or self._unit(metric), list[Told]()
-        for row in frame.sort_values(["member", "layer", "head"], kind="stable").to_dict("records"):
+        frame = frame.dropna(subset="value").sort_values(["member", "layer", "head"], kind="stable")
+        for row in frame.to_dict("records"):
             told = {name: None if missing(row[name]) else row[name] for name in ("member", *facts.PLACE)}
             place = [f"{name} = {each}" for name, each in told.items() if each is not None]
             key, value = ", ".join([f"metric = {metric}", *place, "last step"]), float(row["value"])
@@ -232,7 +234,7 @@ class Story:
     def grid(self, caption: str = "", *, caller: Callable[[], str]) -> str:
         """A table whose rows the template writes, cells between `|`: `{% call grid("Caption.") %} … {% endcall %}`."""
         lines = [line.strip().strip("|") for line in caller().splitlines() if line.strip()]
-        rows = [[cell.strip().replace("\\|", "|") for cell in _CELLS.split(line)] for line in lines]
+        rows = [[_ESCAPED.sub(r"\1", cell.strip()) for cell in _CELLS.split(line)] for line in lines]
         uneven = next((row for row in rows if len(row) != len(rows[0])), None)
         if uneven:
             found = f"{len(uneven)} in {self.held.plain(' | '.join(uneven))}"

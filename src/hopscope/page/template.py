@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain, count
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,8 +86,8 @@ class Held:
             html, words = self._rendered(body), self.plain(heading) if level == 2 else "In short"
             if html.strip():
                 stem = "s-" + (re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "section")
-                again = sum(re.fullmatch(rf"{stem}(-\d+)?", each.id) is not None for each in found)
-                found.append(Section(f"{stem}-{again + 1}" if again else stem, words, html, folded))
+                taken, names = {each.id for each in found}, chain([stem], (f"{stem}-{n}" for n in count(2)))
+                found.append(Section(next(name for name in names if name not in taken), words, html, folded))
         return title, question, found
 
     def _rendered(self, tokens: "Sequence[Token]") -> Markup:

@@ -203,6 +203,11 @@ def test_the_control_of_positions_of_their_own_has_them_and_is_asked_for_the_las
     assert (weights[0, 0].any(-1).tolist()) == [False, False, True] * 4
 
 
+def test_circuits_are_read_of_two_steps():
+    with pytest.raises(UserError, match=r"steps: expected \(2,\) where circuits are read"):
+        study.changed({"read": True, "steps": (2, 3)})
+
+
 def test_stages_end_with_the_training_of_the_run():
     cells = study.changed({"training.steps": 1600, "steps": (2,)}).grid()
     schedules = {each.label: each.overrides.get("task.schedule") for each in cells}

@@ -65,7 +65,8 @@
       // Which symbol each part of each target is, or the vector itself where it is none of the sample's.
       // The answer to an exchanged symbol is not known here.
       const exchanged = Object.keys(this.places).length > 0;
-      const targets = exchanged ? null : model.targets[example].map(target => Array.from({ length: target.length / size }, (_, part) => {
+      const whole = target => [{ symbol: -1, vector: target }], known = model.targets[example];
+      const targets = exchanged ? null : model.outputs === "classes" ? known : !model.symbol_size ? known.map(whole) : known.map(target => Array.from({ length: target.length / size }, (_, part) => {
         const vector = target.slice(part * size, (part + 1) * size), symbol = different.findIndex(each => alike(each, vector));
         return { symbol, vector: symbol < 0 ? vector : symbols[symbol] };
       }));
@@ -75,7 +76,8 @@
     parse(most) {
       const { tokens } = this.model, single = tokens.every(token => token.length === 1);
       const typed = this.typed.trim().replace(/\?$/, "");
-      const found = single ? typed.match(/[^\s,;:→>-]/g) || [] : typed.split(/[\s,;:→>]+/).filter(Boolean);
+      const apart = this.typed.trim().split(/\s+/), told = apart.every(word => tokens.includes(word));
+      const found = told ? apart : single ? typed.match(/[^\s,;:→>-]/g) || [] : typed.split(/[\s,;:→>]+/).filter(Boolean);
       const some = tokens.length > 12 ? `${tokens.slice(0, 11).join(" ")} …` : tokens.join(" ");
       if (!found.length || found.length > most) throw new Refusal(`Expected 1 to ${most} of the tokens ${some}, found ${found.length}.`);
       return found.map((word, at) => {
@@ -114,6 +116,7 @@
 
   function vectors(model, targets, symbols, predicted, clean) {
     const size = model.symbol_size || predicted.length;
+    if (!model.symbol_size) symbols = [];
     const part = (values, at) => values.slice(at * size, (at + 1) * size);
     const nearest = values => best(symbols.map(each => -distance(values, each)));
     const name = at => (model.parts[at] ?? `${at + 1}.`).replace(/^(?:step_)?(\d+)$/, (_, step) => `x${step.replace(/\d/g, digit => "₀₁₂₃₄₅₆₇₈₉"[digit])}`);

@@ -147,6 +147,12 @@ class Options(Config):
     brief: bool = False
     read: bool = False
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.read:
+            expect(self.steps == (2,), "steps", "(2,) where circuits are read", self.steps)
+        return self
+
 
 def curricula(steps: int, training_steps: int = wide.TRAINING.steps) -> dict[str, dict[str, Any]]:
     """Name of every way to ask → fields of the task, for chains of `steps` steps."""
