@@ -44,7 +44,9 @@ def collect(run: RunFolder, to: Path) -> None:
     files |= {f"figures/{name}": run.read(f"figures/{name}") for name in shown(to / "figures")}
     own = [name for name in COLUMNS if name not in ("seed", "configuration")]  # these two are of members
     table = Evidence.read(run).to_pandas()[own].astype(object)
-    curves = (table["measure"] == "training") & table["metric"].str.fullmatch(UNUSED.get(config["study"], "-"))
+    curves = (table["measure"] == "training") & table["metric"].str.fullmatch(
+        UNUSED.get(config["study"], "-")
+    )
     kept = table[~(curves | table["metric"].isin(OF_PAGES))]
     rows = kept.where(kept.notna(), None).to_dict("records")
     evidence = Evidence.of(rows, run.members, run.config)

@@ -43,8 +43,9 @@ def ledger() -> str:
         ]
         verdicts += [f"together: **{together[name].verdict}**"] if name in together else []
         # Of equal ones that of a registered completion.
-        ranks = {under: (*_weight(each[1])[2:], under in COMPLETIONS) for under, each in ran.items()}
-        run, claim = ran[max(ranks, key=ranks.__getitem__)]
+        _, (run, claim) = max(
+            ran.items(), key=lambda each: (*_weight(each[1][1])[2:], each[0] in COMPLETIONS)
+        )
         why = claim.get("words", "–").split("; ")[0]
         why += " …)" * (why.count("(") > why.count(")"))
         why = "; ".join(filter(None, [why, _lacking(claim, ran)]))

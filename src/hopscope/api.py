@@ -99,8 +99,7 @@ def run(
                 if message["kind"] == "done":
                     send(folder)
 
-            for unit in folder.units:
-                unit.take_over()
+            folder.take_over()
             _check_device(folder, place)
             train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=hear)
             with loaded.naming():
@@ -142,10 +141,11 @@ def conclude_again(folder: RunFolder) -> None:
     if folder.is_concluded or not all(unit.is_whole for unit in folder.units):
         return
     loaded = jobs.of_run(folder)
-    measuring.take_sources(loaded.study)
-    if measuring.is_measured(folder.whole, loaded.study):
-        with folder.locked(), loaded.naming():
-            conclude(folder, loaded)
+    with loaded.naming():
+        measuring.take_sources(loaded.study)
+        if measuring.is_measured(folder.whole, loaded.study):
+            with folder.locked():
+                conclude(folder, loaded)
 
 
 def open_run(path: Path | str, study: "Study | str | None" = None) -> "Run":

@@ -467,11 +467,9 @@ def test_losses_what_is_learned_what_may_be_lost_and_what_is():
     assert "τ is 0.05" in criterion.fault({"rules": near})
     assert "75%" in criterion.fault({"rules": exact, "recomputed": exact + 0.75})
     assert criterion_of(task, batch, far, None).names == ("step_1",)
+    # A squared error under 0.25, and one above it.
     learned, missed = (torch.cat((exact[..., :4], exact[..., 4:] + off), -1) for off in (0.49, 0.51))
-    assert criterion_of(task, batch, learned, None).names == (
-        "step_1",
-        "step_2",
-    )  # a squared error under 0.25
+    assert criterion_of(task, batch, learned, None).names == ("step_1", "step_2")
     assert criterion_of(task, batch, missed, None).names == ("step_1",)
 
 

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import site
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -105,29 +108,25 @@ def test_a_worker_that_is_killed_leaves_no_trace_in_what_comes_out(made, tmp_pat
 
 
 def test_a_worker_imports_what_lies_beside_the_study_and_not_what_lies_here(made, tmp_path, monkeypatch):
-    for folder, number in (("here", 1), ("runs", 7)):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / "beside_the_study.py").write_text(f"NUMBER = {number}\n")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/beside_the_study.py").write_text("NUMBER = 1\n")
     monkeypatch.chdir(tmp_path / "here")
-    (tmp_path / "runs" / "beside_the_study.py").rename(tmp_path / "kept.py")
-    (tmp_path / "runs").rmdir()
-    run, loaded = made(
-        "import beside_the_study; return {'seven': [beside_the_study.NUMBER] * len(context.members)}"
-    )
-    (tmp_path / "kept.py").rename(tmp_path / "runs" / "beside_the_study.py")
+    number = "[beside_the_study.NUMBER] * len(context.members)"
+    run, loaded = made(f"import beside_the_study; return {{'seven': {number}}}")
+    (tmp_path / "runs/beside_the_study.py").write_text("NUMBER = 7\n")
     work(run, loaded)
-    assert {
-        row["value"][0] for unit in run.units for row in measuring.rows_of_run(run, loaded.study, "slow")
-    } == {7}
+    assert {row["value"][0] for row in measuring.rows_of_run(run, loaded.study, "slow")} == {7}
 
 
 def test_a_place_below_python_s_own_is_passed_on_to_workers(monkeypatch, tmp_path):
+    (shared := tmp_path / "site-packages").mkdir()  # as of a module system
+    monkeypatch.syspath_prepend(str(shared))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "prefix", str(tmp_path.parent))
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     known = environment()["PYTHONPATH"].split(os.pathsep)
-    assert str(tmp_path) in known and known[1] == str(Path.cwd())
-    assert not any(Path(place).name == "site-packages" for place in known)
+    assert {str(tmp_path), str(shared)} <= {*known} and known[1] == str(Path.cwd())
+    assert not {*known} & {*site.getsitepackages()}
 
 
 def test_a_rule_that_came_after_a_unit_was_trained_elsewhere_is_not_registered(made):
@@ -152,8 +151,7 @@ def test_a_rule_that_came_after_a_unit_was_trained_elsewhere_is_not_registered(m
     ):  # rules of other options are other rules
         later = begun({**was, "C1": "new"}, identity)
         assert later.registration == {**was, "C1": "new"}
-        for unit in later.units:
-            unit.take_over()
+        later.take_over()
         assert later.registration == rules
         assert later.units[0].made_by == trained.units[0].made_by != {}
 
@@ -285,3 +283,27 @@ def test_slurm_jobs_call_the_same_worker(made):
         train_all(run, loaded, place)
     assert all(unit.is_whole for unit in run.units)
     assert not (run.path.parents[1] / ".jobs").exists()
+
+
+def test_a_job_that_failed_ends_the_run_and_one_that_ran_out_of_time_is_followed_by_another(made):
+    pytest.importorskip("submitit")
+    from submitit.core.utils import FailedJobError, UncompletedJobError
+
+    from hopscope.execute.slurm import SlurmJobs
+
+    (run, _), place, followed = made(), SlurmJobs("study.py", "debug"), []
+
+    def ended(error):
+        job = MagicMock(
+            **{"done.return_value": True, "result.side_effect": error, "job_id": 7, "state": "TIMEOUT"}
+        )
+        more = {"unit": run.units[0], "deaths": 0, "furthest": -1, "submit": lambda: followed.append(error)}
+        return place.end_of(SimpleNamespace(job=job, **more))
+
+    assert "No module named 'lab'" in ended(FailedJobError("ImportError: No module named 'lab'")).words
+    assert not followed
+    for error in (
+        UncompletedJobError("lost"),
+        FailedJobError("submitit.core.utils.UncompletedJobError: timed out"),
+    ):
+        assert ended(error) is None and followed[-1] is error

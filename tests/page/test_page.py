@@ -76,7 +76,8 @@ def test_numbers_are_calls_and_tell_where_they_come_from(make):
 {{ learned(below=0.2).all }} {{ members[0].seed }} {{ configurations[1].values["model.layers"] }}
 {{ setting("options.depth") }}
 {{ rows("loss") | length }}
-{% if count("loss", below=0.2) == 3 and not count("loss", below=-1) %}{{ members[0] == "2 layers, seed 11" }}{% endif %}
+{% if count("loss", below=0.2) == 3 and not count("loss", below=-1) and not count("loss", below=0.2) != 3 %}
+{{ members[0] == "2 layers, seed 11" }}{% endif %}
 {{ estimate("accuracy").median }} {{ number(5, "depth", "hops") }} {{ symbol("x_2") }}
 
 {{ table("loss", by="seed") }}
@@ -112,7 +113,12 @@ x
 z
 """
     made = page(make(template=template))
-    assert "a_b [c|d] *e* 7" in text(made) and "y|z" in text(made)
+    assert (
+        "a_b [c|d] *e* 7" in text(made)
+        and "c_d" in text(made)
+        and "c\\_d" not in text(made)
+        and "y|z" in text(made)
+    )
     names = [*dict.fromkeys(re.findall(r"s-part[-\d]*", made))]
     assert {*names} == {"s-part-2", "s-part", "s-part-3"}
 

@@ -159,9 +159,9 @@ def test_a_full_disk_is_told_and_what_was_kept_stays(run, monkeypatch):
 def test_taking_over_that_was_interrupted_is_taken_up_again(run, tmp_path):
     unit, elsewhere = run.units[0], run.path.parent / "0123456789ab"
     own = replace(unit, path=elsewhere / "units" / unit.name, run_path=elsewhere)
-    own.take_over()
-    assert own.steps == unit.steps and own.taken == {"registration": {}, "made_by": {}}
+    own.take_over(lambda other: {"C1": other.name})
+    assert own.steps == unit.steps and own.taken == {"registration": {"C1": unit.name}, "made_by": {}}
     for step in (0, 1):
         (own.path / "checkpoints" / f"00000000{step}.safetensors").unlink()
-    own.take_over()
+    own.take_over(lambda other: {"C1": other.name})
     assert own.steps == unit.steps and own.latest()[0] == unit.steps[-1]

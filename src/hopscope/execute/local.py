@@ -2,6 +2,7 @@
 
 import json
 import os
+import site
 import subprocess
 import sys
 import sysconfig
@@ -81,8 +82,8 @@ def environment() -> dict[str, str]:
     """Of workers: they find this very package and whatever this process has on its path, and keep their memory."""
     package, standard = str(Path(__file__).resolve().parents[2]), sysconfig.get_path("stdlib")
     places = [str(Path(place).absolute()) for place in sys.path if Path(place).is_dir()]
-    own = ("site-packages", "dist-packages")  # which Python looks into by itself, and last
-    known = [place for place in places if not place.startswith(standard) and Path(place).name not in own]
+    own = {*site.getsitepackages(), site.getusersitepackages()}  # which Python looks into by itself, and last
+    known = [place for place in places if not place.startswith(standard) and place not in own]
     return {**KEEP_MEMORY, **os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([package, *known]))}
 
 

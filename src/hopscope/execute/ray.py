@@ -60,7 +60,8 @@ class RayCluster(Cluster):
             ray.init("local", num_cpus=available_cores(), include_dashboard=False, **_QUIET)
         elif not self._joined:
             ray.init(address or "auto", **_QUIET)
-        with suppress(ValueError):  # only a main thread may; Ray's own would end the process in another way
+        # Only a main thread may, and of Python's handlers; Ray's own would end the process in another way.
+        with suppress(ValueError, TypeError):
             signal.signal(signal.SIGTERM, usual)
 
     def close(self) -> None:

@@ -72,9 +72,9 @@ class SlurmJobs(Cluster):
         job, unit = worker.job, worker.unit
         try:
             return worker.ended(int(job.result()))
-        except (FailedJobError, UncompletedJobError) as error:
+        except UncompletedJobError as error:
             # A job that reaches its time limit says that it is uncompleted in the words of one that failed.
-            if not isinstance(error, UncompletedJobError) and "UncompletedJobError" not in str(error):
+            if isinstance(error, FailedJobError) and "UncompletedJobError" not in str(error):
                 self.kept = True
                 return failed(unit, f"{last_line(error)}; see {job.paths.stderr}")
             step = max(unit.steps, default=-1)

@@ -47,8 +47,8 @@ def work(unit: UnitFolder, loaded: Loaded, budget: Any, say: Say) -> None:
         rate = progress.samples_per_second
         say({"kind": "progress", **progress._asdict(), "losses": losses, "samples_per_second": rate})
 
-    take_sources(loaded.study)
     with unit.locked(), loaded.naming():
+        take_sources(loaded.study)
         given = training_of(unit, loaded.study, budget)
         train(**given, progress=tell)
         measure_unit(unit, loaded.study, budget, lambda words: say({"kind": "phase", "name": words}))

@@ -152,7 +152,7 @@ def load(folder: Path | str) -> Transformer:
         config = TransformerConfig.model_validate_json((at / "config.json").read_bytes())
         return Transformer(config).load(load_file(at / "model.safetensors"))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        words = f"expected a model that Hopscope wrote, found {in_words(error)}; see its README"
+        words = f"expected a model that Hopscope wrote, found {in_words(error)}; check the folder"
         raise UserError(f"{at}: {words}") from error
 
 

@@ -154,7 +154,7 @@ class Transformer(nn.Module):
         Roles and relations of the batch say which rows are meant.  Functions of one site are called in their order.
         """
         with torch.no_grad():
-            functions = self.site_functions(batch, interventions)
+            functions = self.site_functions(batch, interventions)  # first: it refuses what is no batch
             return self(batch.inputs, calling(functions))
 
     def site_functions(self, batch: Batch, interventions: Interventions) -> dict[str, list[SiteFunction]]:

@@ -37,7 +37,7 @@ _MEETS: dict[str, Callable[[float, float], bool]] = {
 
 
 class Told(dict[str, Any]):
-    """Facts by name, for conditions, and the text that stands for them; one compares by its `mean`, else by that."""
+    """Facts by name, for conditions, and the text that stands for them; one compares by its `mean`, else its text."""
 
     def __init__(self, text: str, **facts: Any):
         super().__init__(facts)
@@ -49,9 +49,9 @@ class Told(dict[str, Any]):
     def __bool__(self) -> bool:
         return bool(self.get("count", self.text))
 
-    __lt__, __le__, __gt__, __ge__, __eq__ = (
+    __lt__, __le__, __gt__, __ge__, __eq__, __ne__ = (
         lambda self, other, meets=each: bool(meets(self.get("mean", self.text), other))
-        for each in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
+        for each in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
     )
 
 
@@ -239,7 +239,7 @@ class Story:
         if uneven:
             found = f"{len(uneven)} in {self.held.plain(' | '.join(uneven))}"
             raise UserError(f"grid: expected {len(rows[0])} cells in every row, found {found}")
-        return self._table(rows[0], rows[1:], caption) if rows else ""
+        return self._table(rows[0], rows[1:], _ESCAPED.sub(r"\1", caption)) if rows else ""
 
     def setting(self, name: str) -> str:
         """The value of a field in this run, or its values where configurations differ in it."""

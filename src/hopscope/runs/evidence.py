@@ -29,7 +29,7 @@ COLUMNS = {
     "samples": "int64", "measure": "string", "metric": "string", "layer": "int32", "head": "int32", "part": "string",
     "value": "double", "file": "string",
 }  # fmt: skip
-"""Columns that every table has, and their types; one follows for each field in which they differ."""
+"""Columns that every table has, and their types; one follows for each field in which members differ."""
 
 EVIDENCE = "evidence.parquet"
 _OF_MEMBERS = ["member", "seed", "configuration"]
@@ -279,16 +279,17 @@ class _Table:
 
 def _described(members: Sequence[Member], config: Row) -> list[dict[str, Any]]:
     """Members with the fields in which they differ: those that configurations set, and what follows from these."""
-    known, jobs = _fields(config.get("identity", config)), config.get("units", [])
+    known, here = _fields(config.get("identity", config)), {member.unit for member in members}
+    jobs = [job for job in config.get("units", []) if job["name"] in here]
     units = {job["name"]: _fields({name: job[name] for name in _SECTIONS if name in job}) for job in jobs}
     names = {name for each in units.values() for name in each}
     names = {name for name in names if len({canonical_json(each.get(name)) for each in units.values()}) > 1}
     names |= {name for member in members for name in member.overrides}
+    usual = {name: known.get(name, known.get(name.removeprefix("options."))) for name in sorted(names)}
+    every = [usual | units.get(member.unit, {}) | member.overrides for member in members]
     found = [{name: getattr(member, name) for name in _OF_MEMBERS} for member in members]
-    for name in sorted(names):
-        usual = known.get(name, known.get(name.removeprefix("options.")))
-        own = [{name: usual} | units.get(member.unit, {}) | member.overrides for member in members]
-        values = [each[name] for each in own]
+    for name in usual:
+        values = [own[name] for own in every]
         kinds = {type(value) for value in values if value is not None}
         plain = kinds in ({bool}, {int}, {str}) or kinds <= {int, float}
         for each, value in zip(found, values, strict=True):

@@ -95,6 +95,20 @@ class RunFolder:
             raise UserError(f"{self.path}: expected one of the units {listed(units)}, found {name}; take one")
         return units[name]
 
+    def take_over(self) -> None:
+        """Take over units that other runs have trained, with the rules that were registered there."""
+        for unit in self.units:
+            unit.take_over(self._rules_of)
+
+    def _rules_of(self, other: UnitFolder) -> Mapping[str, str]:
+        # Of a run that differs in more than its grid they are about other parts, and say nothing of these.
+        here, there = self.config, {}
+        with contextlib.suppress(UserError):
+            there = RunFolder(other.run_path).config
+        same = {**here["identity"], "grid": 0} == {**there.get("identity", {}), "grid": 0}
+        rules: Mapping[str, str] = ((other.taken or there) if same else here).get("registration", {})
+        return rules
+
     @property
     def registration(self) -> dict[str, str]:
         """Hashes of the rules as they were before any unit was trained, in this run or in one that it is taken from."""

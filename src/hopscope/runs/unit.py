@@ -7,7 +7,7 @@ found.  `unit.json`: the SHA-256 of all of them, written last.
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -90,29 +90,22 @@ class UnitFolder:
         save_checkpoint(self._checkpoint(step), weights, own)
         self._sweep()
 
-    def take_over(self) -> None:
+    def take_over(self, rules: Callable[["UnitFolder"], Mapping[str, str]]) -> None:
         """Take the checkpoints of the unit from another run of the study that has trained it, unless it has begun.
 
-        Units of one name are the same training: runs share them that differ in seeds, or in what they measure.
+        Units of one name are the same training: runs share them that differ in seeds, or in what they measure.  `rules`
+        gives the registered ones that the unit brings along.
         """
         for path in () if 0 in self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
             other = replace(self, path=path, run_path=path.parents[1])
             if other.is_whole:
-                taken = {"registration": self._rules_before(other), "made_by": other.made_by}
+                taken = {"registration": dict(rules(other)), "made_by": other.made_by}
                 files.write_json(self.path / "taken.json", taken)
                 # Step 0 last: without it the unit has not begun.
                 for file in sorted(path.glob("checkpoints/*"), reverse=True):
                     content = files.read_bytes(file, "try again")
                     files.write_atomic(self.path / "checkpoints" / file.name, content)
                 return
-
-    def _rules_before(self, other: "UnitFolder") -> dict[str, str]:
-        # Rules of a run that differs in more than its grid are about other parts: they say nothing of these.
-        runs = [
-            files.read_record(run / "config.json", "registration") for run in (self.run_path, other.run_path)
-        ]
-        here, there = ({**run.get("identity", {}), "grid": None} for run in runs)
-        return dict(((other.taken or runs[1]) if here == there else runs[0]).get("registration", {}))
 
     def latest(self) -> tuple[int, State] | None:
         """Step and state of the newest checkpoint; `None` where the unit must begin again.

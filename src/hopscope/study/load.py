@@ -117,12 +117,10 @@ def loaded_as(study: Study) -> Loaded:
 
 def _is_found_again(loaded: Loaded) -> bool:
     """Whether another process finds this study of a script, which may make it under its main guard."""
-    with suppress(UserError):
-        names = [
-            [each.name for each in of.measures] for of in (loaded.study, load(str(loaded.reference)).study)
-        ]
-        return names[0] == names[1]
-    return False
+    place, name = split_reference(str(loaded.reference))
+    again = getattr(_module(place, "study"), str(name), None)
+    names = [each.name for each in loaded.study.measures]
+    return isinstance(again, Study) and names == [each.name for each in again.measures]
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:

@@ -112,16 +112,14 @@ def by_readout(context: Context) -> Iterator[dict[str, Any]]:
     import torch
 
     from hopscope.tasks import counted
-    from hopscope.tasks.batch import terms
+    from hopscope.tasks.batch import terms, weighted
 
     batch = context.held_out
     predictions = torch.cat([context.ensemble(piece.inputs) for piece in _pieces(batch, context)], 1)
     measured = {"loss_at": terms(predictions, batch)}
     if batch.targets.is_floating_point():
-        loss, weights = measured["loss_at"], batch.weights
-        if weights is not None and weights.dim() > 3:  # dimensions without a weight do not count
-            loss = loss.masked_fill(weights <= 0.0, torch.nan)
-        measured["loss_at"] = loss.nanmean(-1)
+        asked = weighted(torch.ones_like(measured["loss_at"]), batch) > 0.0  # other dimensions do not count
+        measured["loss_at"] = measured["loss_at"].masked_fill(~asked, torch.nan).nanmean(-1)
     else:
         measured["accuracy_at"] = (predictions.argmax(-1) == batch.targets).float()
     for metric, values in measured.items():

@@ -64,9 +64,8 @@ class ChainOptions(Recipe):
         "training_steps": 24_000, "batch_size": 128, "pool": 2**18, "learning_rate": 1e-3, "weight_decay": 0.1,
     }  # fmt: skip
 
-    chains: int = Field(
-        4, ge=3, le=64
-    )  # of fewer, half of what a zero prediction has is no lower than the plateau
+    # Of fewer, half of what a zero prediction has is no lower than the plateau.
+    chains: int = Field(4, ge=3, le=64)
     layers: int = Field(8, ge=1, le=64)
     heads: int = Field(1, ge=1)
     head_size: int | None = Field(None, ge=1)

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from hopscope.runs import Evidence
 
 _OWN = re.compile(r"(?<!all )(?:first|second) (\d+)")
-_SEEN = (
-    5,
-    16,
-)  # D, and the first so many seeds of it: from their circuits N23 was made, so they do not decide it
+# D, and the first so many seeds of it: from their circuits N23 was made, so they do not decide it.
+_SEEN = 5, 16
 _SHOWN, _WIDE = 3, 14  # seeds of a family that are named, letters in a line of a cell
 
 
@@ -63,16 +61,16 @@ def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Sample
     """By seed: ranks of how many different looks ahead there are, and of the time from the first loss to the last."""
     from scipy.stats import rankdata
 
-    layers, fell, pairs = _layers(evidence), chains.times(evidence, "fell"), list[tuple[float, float]]()
-    for member, own in layers.items():
-        if options.steps == _SEEN[0] and evidence.seeds[member] < _SEEN[1]:
-            continue
+    every, fell, pairs = _layers(evidence), chains.times(evidence, "fell"), list[tuple[float, float]]()
+    seen = {each for each in every if options.steps == _SEEN[0] and evidence.seeds[each] < _SEEN[1]}
+    for member in every.keys() - seen:
+        own = every[member]
         first, last = (fell.get(chains.Place.of_step(member, step)) for step in (1, options.steps))
         if first is not None and last is not None and first.time is not None and last.time is not None:
-            ahead = {hop for every in own.values() for hop in every if _looks_ahead(hop)}
+            ahead = {hop for done in own.values() for hop in done if _looks_ahead(hop)}
             pairs.append((float(len(ahead)), last.time - first.time))
     ranked = [rankdata(column) for column in zip(*pairs, strict=True)]
-    none = "only circuits from which it was made" if layers else chains.NONE_READ
+    none = "only circuits from which it was made" if seen else chains.NONE_READ
     return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else none)
 
 
