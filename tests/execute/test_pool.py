@@ -294,11 +294,10 @@ def test_a_job_that_failed_ends_the_run_and_one_that_ran_out_of_time_is_followed
     (run, _), place, followed = made(), SlurmJobs("study.py", "debug"), []
 
     def ended(error):
-        job = MagicMock(
-            **{"done.return_value": True, "result.side_effect": error, "job_id": 7, "state": "TIMEOUT"}
-        )
-        more = {"unit": run.units[0], "deaths": 0, "furthest": -1, "submit": lambda: followed.append(error)}
-        return place.end_of(SimpleNamespace(job=job, **more))
+        job = MagicMock(job_id=7, state="TIMEOUT")
+        job.result.side_effect = error
+        own = {"job": job, "unit": run.units[0], "deaths": 0, "furthest": -1, "ended": None}
+        return place.end_of(SimpleNamespace(**own, submit=lambda: followed.append(error)))
 
     assert "No module named 'lab'" in ended(FailedJobError("ImportError: No module named 'lab'")).words
     assert not followed
