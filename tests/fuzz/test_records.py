@@ -153,7 +153,7 @@ def test_the_commands_say_it_in_one_line(finished, tmp_path, capsys):
     for words in (
         ["claims", str(path)],
         ["claims", str(path), "--json"],
-        ["report", str(path), "--to", str(tmp_path / "a")],
+        ["report", str(path), "--to", str(tmp_path / "a.html")],
     ):
         assert main(words) == 2
         said = capsys.readouterr()
