@@ -159,8 +159,8 @@ def _figure(shape: Shape, metric: Metric, columns: dict[str, str], shown: Shown,
     if strange := [*(shown.keys() - Shown.__annotations__.keys())]:
         raise UserError(f"figure: {unknown_field(strange[0], Shown.__annotations__)}")
     if len(metrics) > 1 and "rows" not in shown and "metric" not in (*columns.values(), shown.get("panel")):
-        words = 'found one mean of all; say by="metric" or panel="metric"'
-        raise UserError(f"figure: expected {', '.join(metrics)} told apart, {words}")
+        found = 'found one mean of all; say by="metric" or panel="metric"'
+        raise UserError(f"figure: expected {', '.join(metrics)} told apart, {found}")
     by = shown.get("panel", "configuration") if kind else next(iter(columns.values()))
     start = {"curves": "", "bars": "final", "dots": "final"}.get(shape, kind or shape)
     words = [start, shown.get("split", "").replace("held-out", ""), *metrics[:2], shown.get("part", "")]
