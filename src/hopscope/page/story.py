@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("mean", "low", "high", "lowest", "highest")
 _SPECIAL = re.compile(r"([*_`\[\]<>#|\\])")
-_ESCAPED = re.compile(r"\\([*_`\[\]<>#|\\])")
+_ESCAPED = re.compile(r"\\" + _SPECIAL.pattern)
 _CELLS = re.compile(r"(?<!\\)\|")  # what parts the cells of a row; a stroke that means itself is written `\|`
 _SECTION = re.compile(r"^\s*(Attributes|Args|Arguments|Raises|Returns|Parameters):?\s*$", re.MULTILINE)
 _ABOUT = ("model", "training", "options", "study", "units")

@@ -39,7 +39,7 @@ def mirror(run: RunFolder, url: str) -> None:
                 system.makedirs(f"{place}/{name}".rpartition("/")[0], exist_ok=True)
             system.put_file(str(run.path / name), f"{place}/{name}")
         if changed:
-            system.pipe_file(f"{place}/{_LIST}", json.dumps({"files": there | here}).encode())
+            _list(system, place, there | here)
 
 
 def fetch(url: str, root: Path) -> list[RunFolder]:
@@ -82,9 +82,12 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
     if damaged:
         # Sent again when it is made again, unless this reader may not write.
         with contextlib.suppress(Exception):
-            left = {name: digest for name, digest in files.items() if name not in damaged}
-            system.pipe_file(f"{place}/{_LIST}", json.dumps({"files": left}).encode())
+            _list(system, place, {name: files[name] for name in files if name not in damaged})
         warnings.warn(f"{place}: expected whole files, found {damaged[0]} damaged; left out", stacklevel=4)
+
+
+def _list(system: Any, place: str, files: dict[str, str]) -> None:
+    system.pipe_file(f"{place}/{_LIST}", json.dumps({"files": files}).encode())
 
 
 def _listed(system: Any, place: str) -> dict[str, str]:

@@ -65,11 +65,13 @@
       // Which symbol each part of each target is, or the vector itself where it is none of the sample's.
       // The answer to an exchanged symbol is not known here.
       const exchanged = Object.keys(this.places).length > 0;
-      const whole = target => [{ symbol: -1, vector: target }], known = model.targets[example];
-      const targets = exchanged ? null : model.outputs === "classes" ? known : !model.symbol_size ? known.map(whole) : known.map(target => Array.from({ length: target.length / size }, (_, part) => {
+      const whole = target => [{ symbol: -1, vector: target }];
+      const parted = target => Array.from({ length: target.length / size }, (_, part) => {
         const vector = target.slice(part * size, (part + 1) * size), symbol = different.findIndex(each => alike(each, vector));
         return { symbol, vector: symbol < 0 ? vector : symbols[symbol] };
-      }));
+      });
+      const known = model.targets[example], told = model.outputs === "classes" ? known : known.map(model.symbol_size ? parted : whole);
+      const targets = exchanged ? null : told;
       return { rows, labels: held.map(letter), roles, targets, symbols, held };
     }
 

@@ -63,14 +63,15 @@ def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Sample
 
     every, fell, pairs = _layers(evidence), chains.times(evidence, "fell"), list[tuple[float, float]]()
     seen = {each for each in every if options.steps == _SEEN[0] and evidence.seeds[each] < _SEEN[1]}
-    for member in every.keys() - seen:
-        own = every[member]
+    for member, own in every.items():
+        if member in seen:
+            continue
         first, last = (fell.get(chains.Place.of_step(member, step)) for step in (1, options.steps))
         if first is not None and last is not None and first.time is not None and last.time is not None:
             ahead = {hop for done in own.values() for hop in done if _looks_ahead(hop)}
             pairs.append((float(len(ahead)), last.time - first.time))
     ranked = [rankdata(column) for column in zip(*pairs, strict=True)]
-    none = "only circuits from which it was made" if seen else chains.NONE_READ
+    none = "only circuits from which it was made" if seen and seen == {*every} else chains.NONE_READ
     return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else none)
 
 
