@@ -54,16 +54,14 @@ def ask(
     found, protocol = list[Answer](), Protocol(**how)
     fields = ("temperature", "max_tokens", "max_connections")
     settings = {"max_retries": RETRIES, **{name: getattr(protocol, name) for name in fields}}
+    # A try has half of the time, so that one that hangs can be made again.
+    limits = {"timeout": protocol.timeout, "attempt_timeout": max(1, protocol.timeout // 2)}
     for name in models:
-        # A try has half of the time, so that one that hangs can be made again.
-        limits = {"timeout": protocol.timeout, "attempt_timeout": max(1, protocol.timeout // 2)}
-        called, local = name, dict[str, Any]()
         try:
-            if name.startswith(LOCAL):
-                called, local = f"{LOCAL}{source(name.removeprefix(LOCAL))}", {"dtype": protocol.precision}
-                local |= {} if device is None else {"device": device}
-                limits = {}  # it answers in its own time, and cannot be dead
-            config = GenerateConfig(**settings, **limits)
+            called, config, local = name, GenerateConfig(**settings, **limits), dict[str, Any]()
+            if name.startswith(LOCAL):  # it answers in its own time, and cannot be dead
+                called, config = f"{LOCAL}{source(name.removeprefix(LOCAL))}", GenerateConfig(**settings)
+                local = {"dtype": protocol.precision, **({} if device is None else {"device": device})}
             # One for all of its questions, which may be large.
             model = get_model(called, config=config, base_url=protocol.base_url, memoize=False, **local)
         except Exception as error:

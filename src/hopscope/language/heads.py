@@ -7,7 +7,7 @@ takes the outputs of all heads side by side, however many of them share their ke
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain, product
 from math import prod
@@ -20,15 +20,7 @@ from torch import Tensor, nn
 
 from hopscope.claims.intervals import crossed_interval, estimate, wilson
 from hopscope.errors import UserError
-from hopscope.language.local import (
-    Tokens,
-    beginnings,
-    context_of,
-    continuations,
-    encoded,
-    load,
-    log_probabilities,
-)  # fmt: skip
+from hopscope.language import local
 from hopscope.language.questions import FREE_DEPTH, Mention, Question, Questions
 from hopscope.rng import bits
 
@@ -55,10 +47,10 @@ class Text(NamedTuple):
         answers: of each acceptable answer the tokens that tell it from the others; `right` is the right one's place.
     """
 
-    ids: Tokens
+    ids: local.Tokens
     reads: dict[str, dict[int, list[int]]]
     roles: list[str]
-    answers: list[Tokens]
+    answers: list[local.Tokens]
     right: int
 
 
@@ -74,8 +66,8 @@ def read(model: "Attentive", kind: Questions, question: Question) -> Text:
     `UserError`: a mention, or an answer, cannot be told in these tokens, or they are more than the model can read.
     """
     tokenizer, placed = model.tokenizer, kind.put(question)
-    text, most = placed.text, context_of(model.model)
-    ids, spans = encoded(tokenizer, text)
+    text, most = placed.text, local.context_of(model.model)
+    ids, spans = local.encoded(tokenizer, text)
     tokens, owners = dict[Mention, list[int]](), dict[int, Mention]()
     for mention in placed.mentions:
         inside = [n for n, (start, end) in enumerate(spans) if start < mention.end and end > mention.start]
@@ -86,8 +78,8 @@ def read(model: "Attentive", kind: Questions, question: Question) -> Text:
             wanted = f"{written!r} (character {mention.start}) in whole, known tokens of its own"
             raise UserError(f"{question.id}: expected {wanted}, found {whole!r}; {_OTHER}")
         tokens[mention] = inside
-    told = continuations(tokenizer, text, question.acceptable, placed.joiner)
-    answers = told and beginnings(told)
+    told = local.continuations(tokenizer, text, question.acceptable, placed.joiner)
+    answers = told and local.beginnings(told)
     if not answers:
         wanted = f"answers such as {question.answer!r} in known tokens that leave the text's alone"
         raise UserError(f"{question.id}: expected {wanted}, found others; {_OTHER}")
@@ -192,16 +184,11 @@ class Scores(NamedTuple):
 @contextmanager
 def _hooked(model: Attentive, change: Callable[[int, Tensor], Any]) -> Iterator[None]:
     # Of each layer the outputs of its heads are told, and replaced by what is returned, if anything is.
-    def hook(number: int, module: nn.Module, given: tuple[Tensor, ...]) -> Any:
-        return change(number, given[0])
-
-    handles = [map_.register_forward_pre_hook(partial(hook, at)) for at, map_ in enumerate(model.layers)]
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for at, map_ in enumerate(model.layers):
+            hook = map_.register_forward_pre_hook(lambda _, given, at=at: change(at, given[0]))
+            hooks.enter_context(hook)
+        yield
 
 
 def attention(model: Attentive, texts: Sequence[Text]) -> tuple[dict[str, Scores], dict[str, Tensor]]:
@@ -262,7 +249,7 @@ def margins(model: Attentive, text: Text, ablations: Sequence[Heads], instead: T
 
     for heads in ablations:
         with _hooked(model, partial(change, heads)):
-            scores = log_probabilities(model.model, text.ids, text.answers).tolist()
+            scores = local.log_probabilities(model.model, text.ids, text.answers).tolist()
         found.append(scores.pop(text.right) - max(scores))
     return found
 
@@ -327,7 +314,7 @@ def score(
         as value, low, high, and the mean log-odds `margin`.
     """
     if isinstance(model, str):
-        model = attentive(model, *load(model, device, attn_implementation="eager", dtype=precision))
+        model = attentive(model, *local.load(model, device, attn_implementation="eager", dtype=precision))
     shape = len(model.layers), model.heads
     sizes = sorted({*top}) or [size for size in SIZES if size == 1 or size * SHARE <= prod(shape)]
     if sizes[0] < 1 or 2 * sizes[-1] > prod(shape):
@@ -344,10 +331,10 @@ def score(
         whole = frozenset(product({layer for layer, _ in order[:k]}, range(model.heads)))
         sets[k] = [frozenset(order[:k]), whole, *matched(order[:k], shape, draws, asked.seed)]
     every = [frozenset[Head](), *chain(*sets.values())]
-    for depth, kind in _tests(asked).items():
+    for kind in _tests(asked):
         found, several = list[list[float]](), [*kind.drawn()]
         for number, question in enumerate(several, 1):
-            say(f"without heads, depth {depth} of {asked.depth}: question {number} of {len(several)}")
+            say(f"without heads, depth {kind.depth} of {asked.depth}: question {number} of {len(several)}")
             text = read(model, kind, question)
             instead = torch.stack([means.get(role, means[""]) for role in text.roles])
             found.append(margins(model, text, every, instead * (method == "mean")))
@@ -356,20 +343,19 @@ def score(
         for k, out in sets.items():
             own, others = others[: len(out)], others[len(out) :]
             cost = _cost(np.array([whole_model, *own]))
-            costs.append({"depth": depth, "k": k, "heads": order[:k], "guess": guess, **cost})
+            costs.append({"depth": kind.depth, "k": k, "heads": order[:k], "guess": guess, **cost})
     return {
         "model": model.name, "layers": shape[0], "heads": shape[1], "method": method,
         "targets": {name: each.plain() for name, each in scores.items()}, "top": order[:10], "ablation": costs,
     }  # fmt: skip
 
 
-def _tests(asked: Questions) -> dict[int, Questions]:
-    # By depth, the questions that are answered without heads.
-    tests = dict[int, Questions]()
+def _tests(asked: Questions) -> Iterator[Questions]:
+    # Questions that are answered without heads, by depth.
     for depth in range(1, asked.depth) if asked.formulation in FREE_DEPTH else ():
-        space = asked.model_copy(update={"depth": depth}).space
-        tests[depth] = asked.model_copy(update={"depth": depth, "count": min(asked.count, space)})
-    return tests | {asked.depth: asked.model_copy(update={"start": asked.start + asked.count})}
+        lesser = asked.model_copy(update={"depth": depth})
+        yield lesser.model_copy(update={"count": min(asked.count, lesser.space)})
+    yield asked.model_copy(update={"start": asked.start + asked.count})
 
 
 def _cost(margin: Array) -> dict[str, Any]:

@@ -51,11 +51,11 @@ def hops(
     for name, found, least in (("window", window, 2), ("limit", limit, 1)):
         if found < least:
             raise UserError(f"{name}: expected at least {least}, found {found}; take a larger number")
+    address = f"hopscope/natural/{by}/{window}/{shuffle}"
     if by == "sentences":
         facts = _sentences(text)
-        facts = facts if shuffle is None else [*_mixed_sentences(facts, window, shuffle)]
+        facts = facts if shuffle is None else _mixed_sentences(facts, window, address)
         return np.array([*_by_sentences(facts, window, limit)], np.int64)
-    address = f"hopscope/natural/{by}/{window}/{shuffle}"
     words: Sequence[str] = _words(text, by == "content")
     if shuffle is not None:
         size = window if by in ("words", "content") else 512
@@ -155,21 +155,15 @@ def _sentences(text: str) -> list[tuple[str, ...]]:
     return [*filter(None, found)]
 
 
-def _mixed_sentences(
-    found: Sequence[tuple[str, ...]], window: int, shuffle: int
-) -> Iterator[tuple[str, ...]]:
+def _mixed_sentences(found: list[tuple[str, ...]], window: int, address: str) -> list[tuple[str, ...]]:
     # Words change places within pieces of whole sentences, which keep their lengths.
-    pieces, size = list[list[tuple[str, ...]]](), window
-    for each in found:
-        if size + len(each) > window:
+    pieces = list[list[str]]()
+    for sentence in found:
+        if not pieces or len(pieces[-1]) + len(sentence) > window:
             pieces.append([])
-            size = 0
-        pieces[-1].append(each)
-        size += len(each)
-    for number, piece in enumerate(pieces):
-        address = f"hopscope/natural/sentences/{window}/{shuffle}/{number}"
-        left = iter(_mixed([word for each in piece for word in each], address))
-        yield from (tuple(islice(left, len(each))) for each in piece)
+        pieces[-1] += sentence
+    mixed = (word for number, piece in enumerate(pieces) for word in _mixed(piece, f"{address}/{number}"))
+    return [tuple(islice(mixed, len(sentence))) for sentence in found]
 
 
 def _by_sentences(found: Sequence[tuple[str, ...]], window: int, limit: int) -> Iterator[int]:

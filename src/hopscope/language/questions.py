@@ -300,11 +300,9 @@ class Questions(Wording):
 
 
 def kinds(
-    formulations: Sequence[str] = FORMULATIONS,
-    depths: Sequence[Any] = (),
-    chains: int | None = None,
+    formulations: Sequence[str] = FORMULATIONS, depths: Sequence[Any] = (), chains: int | None = None,
     **fields: Any,
-) -> list[Questions]:
+) -> list[Questions]:  # fmt: skip
     """Questions of each formulation and depth.  Among others, a formulation keeps a depth or N that it cannot choose.
 
     `UserError`: there are no such questions.

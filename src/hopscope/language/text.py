@@ -246,21 +246,20 @@ class _Texts:
         self.ends = table([each[0] + 1 for each in answered])
         every, held = itertools.permutations(range(self.chains)), task.held_out_mappings
         self.held, self.trained = table(held), table([each for each in every if each not in held])
-        # A held-out mapping that was drawn in training gives way to another one.
         self.digits = self.chains**self.places
-        self.instead = torch.full((self.chains**self.chains,), -1, device=device)
-        instead = table([number % len(self.trained) for number in range(len(held))])
-        self.instead[(self.held * self.digits).sum(-1)] = instead
+        numbers = torch.arange(self.chains**self.chains, device=device)
+        self.allowed = numbers[:, None] // self.digits % self.chains
+        # A held-out mapping that was drawn in training gives way to another one.
+        instead = [number % len(self.trained) for number in range(len(held))]
+        self.allowed[(self.held * self.digits).sum(-1)] = self.trained[instead]
         self.blocks = self.deepest + 1 + -(-self.lines // 4)
         hops = (f"hop_{hop}" for hop in range(1, self.deepest + 1))
         self.relations = ("previous", "pair_mate", "query", "same_symbol", *hops)
 
     def training(self, draws: "Draws") -> "Batch":
         drawn = self._draw(draws, self.task.lines == "paper", self.task.asked == "last", None)
-        mapping = self._value(drawn, self._last_names(drawn))
-        instead = self.instead[(mapping * self.digits).sum(-1)]
-        mapping = self.trained[instead].where((instead >= 0)[..., None], mapping)
-        return self._batch(self._with_mapping(drawn, mapping))
+        number = (self._value(drawn, self._last_names(drawn)) * self.digits).sum(-1)
+        return self._batch(self._with_mapping(drawn, self.allowed[number]))
 
     def questions(self, draws: "Draws", depth: int | None, familiar: bool) -> "Batch":
         from hopscope import rng

@@ -72,9 +72,7 @@ class Model(Config):
             position_size=shape.position_size if carried else 0,
             length=shape.positions,
             input_kind=shape.inputs,
-            input_size=shape.input_size,
-            output_size=shape.output_size,
-            readout=shape.readout,
+            **shape.model_dump(include={"input_size", "output_size", "readout"}),
         )
 
 
@@ -110,9 +108,8 @@ class TransformerConfig(Model):
     @property
     def position_codes(self) -> tuple[int, ...]:
         """Number of the learned code that each position is given; zeros where none is learned."""
-        if self.positions == "pair":
-            return tuple(position // 2 for position in range(self.length))
-        return tuple(range(self.length)) if self.positions == "learned" else (0,) * self.length
+        sharing = {"learned": 1, "pair": 2}.get(self.positions, self.length)
+        return tuple(position // sharing for position in range(self.length))
 
     @property
     def position_count(self) -> int:

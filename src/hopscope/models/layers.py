@@ -56,10 +56,8 @@ class Linear(nn.Module):
         self, x: Float[Tensor, "*member batch position a"], features: Tensor | None = None
     ) -> Float[Tensor, "*member batch position b"]:
         """Apply the map: one matrix product for all members; of its outputs only some `features`, if that is asked."""
-        weight: Tensor = self.weight
-        bias: Tensor = self.bias
-        if features is not None:
-            weight, bias = weight[..., features], bias[..., features]
+        every = (self.weight, self.bias)
+        weight, bias = every if features is None else (each[..., features] for each in every)
         rows = x.flatten(-3, -2)
         if self.dtype != torch.float32:
             found = _product(rows, weight, self.dtype) + bias[..., None, :]
@@ -146,13 +144,9 @@ class Attention(nn.Module):
         self.mask: Tensor
 
     def pattern(
-        self,
-        queries: Stream,
-        keys: Stream,
-        rows: SomeRows = None,
-        heads: SomeHeads = None,
+        self, queries: Stream, keys: Stream, rows: SomeRows = None, heads: SomeHeads = None,
         at: At = unchanged,
-    ) -> Pattern:
+    ) -> Pattern:  # fmt: skip
         """Softmax of the scaled scores; of some rows or heads only, if that is asked."""
         asking, features = _chosen(queries, rows), self._features(heads)
         query, key = self._split(self.query(asking, features)), self._split(self.key(keys, features))
@@ -185,9 +179,8 @@ class Attention(nn.Module):
         dtype = self.query.dtype
         parts = (self.query(_chosen(stream, rows)), self.key(stream), self.value(stream))
         query, key, value = (self._split(part).flatten(0, -4).to(dtype) for part in parts)
-        masked = self.config.causal and rows is not None
-        mask = self.mask[rows].to(dtype) if masked else None
-        causal = self.config.causal and not masked
+        mask = self.mask[rows].to(dtype) if self.config.causal and rows is not None else None
+        causal = self.config.causal and mask is None
         out = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
         return out.unflatten(0, stream.shape[:-2]).float()
 

@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import torch
@@ -100,7 +99,8 @@ class Transformer(nn.Module):
         whole = every_position or not quick or length != self.config.length
         for number, layer in enumerate(self.layers):
             rows = None if whole or number < last else self.rows
-            stream = layer(stream, rows, at if quick else partial(_inside, at, number))
+            inside = at if quick else lambda name, value, number=number: at(f"blocks.{number}.{name}", value)
+            stream = layer(stream, rows, inside)
         found = self.read_out(stream, at)
         if every_position or not whole:
             return found
@@ -261,12 +261,9 @@ class Transformer(nn.Module):
     # The task.
 
     def knowing(
-        self,
-        task: Known,
-        seeds: Sequence[int] | None = None,
-        step: int | None = None,
+        self, task: Known, seeds: Sequence[int] | None = None, step: int | None = None,
         examples: int | None = None,
-    ) -> "Transformer":
+    ) -> "Transformer":  # fmt: skip
         """This model, which now knows its task, data seeds, training step and pool of samples."""
         self._task, self.step, self.examples = task, step, examples
         self.seeds = None if seeds is None else tuple(seeds)
@@ -306,10 +303,6 @@ class Transformer(nn.Module):
         said = f"{shape.layers} × {shape.heads} heads of {shape.head_size}, width {shape.width}"
         size = sum(parameter.numel() for parameter in self.parameters()) // len(self)
         return f"Transformer({count}{said}, {shape.length} positions, {size:,} weights)"
-
-
-def _inside(at: At, layer: int, name: str, tensor: Tensor) -> Tensor:
-    return at(f"blocks.{layer}.{name}", tensor)
 
 
 def _aligned(size: int) -> int:

@@ -99,9 +99,8 @@ def by_member(found: Mapping[str, Any], members: int) -> dict[str, Float[Tensor,
     for name, values in found.items():
         if not isinstance(values, Tensor) or values.shape != (members,):
             shown = f"shape {[*values.shape]}" if isinstance(values, Tensor) else type(values).__name__
-            raise UserError(
-                f"{name}: expected a number for each member, [{members}], found {shown}; mend the task"
-            )
+            wanted = f"a number for each member, [{members}]"
+            raise UserError(f"{name}: expected {wanted}, found {shown}; mend the task")
     return dict(found)
 
 
