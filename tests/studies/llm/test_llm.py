@@ -58,19 +58,19 @@ def every(model, right, wrong=0, silent=0, **more):
     ],
 )  # fmt: skip
 def test_the_claim(found, verdict, words):
-    judged = judge(claims(Options(model=("one/a",), count=500))[0], evidence(*found))
+    judged = judge(next(claims(Options(model=("one/a",), count=500))), evidence(*found))
     said = judged.words + " ".join(each.words for each in judged.parts.values())
     assert judged.verdict == verdict and words in said, judged
 
 
 def test_a_model_below_the_task_leaves_the_verdict_to_the_others():
     options = Options(model=MODELS, count=500)
-    judged = judge(claims(options)[0], evidence(*every(MODELS[0], 500), *every(MODELS[1], 10, 490)))
+    judged = judge(next(claims(options)), evidence(*every(MODELS[0], 500), *every(MODELS[1], 10, 490)))
     assert judged.verdict == "reproduced" and "two/b" in judged.words and "below the task" in judged.words
 
 
 def test_smaller_runs_decide_nothing():
-    judged = judge(claims(Options(model=("one/a",)))[0], evidence(*every("one/a", 100)))
+    judged = judge(next(claims(Options(model=("one/a",)))), evidence(*every("one/a", 100)))
     assert judged.verdict == "inconclusive" and "100 of 500 questions of each kind" in judged.words
 
 

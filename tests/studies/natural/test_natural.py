@@ -81,7 +81,7 @@ def test_words_are_bounded(words):
 
 
 def test_every_mixture_is_trained_once():
-    found = configurations(Options(shares=(0.3,)))
+    found = [*configurations(Options(shares=(0.3,)))]
     assert [each.label for each in found] == [
         DEEPEST,
         UNIFORM,
@@ -120,9 +120,9 @@ def counted(excess, blocks=11):
 )
 def test_the_claims_of_texts(excess, more, two):
     evidence = Evidence.of(counted(excess), [])
-    found = {claim.id: judge(claim, evidence) for claim in claims(Options())[:2]}
+    found = {claim.id: judge(claim, evidence) for claim in [*claims(Options())][:2]}
     assert (found["S6a"].verdict, found["S6c"].verdict) == (more, two)
-    assert judge(claims(Options(words=100))[0], evidence).verdict == "inconclusive"
+    assert judge(next(claims(Options(words=100))), evidence).verdict == "inconclusive"
 
 
 def words_of(page):

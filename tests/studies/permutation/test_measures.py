@@ -160,13 +160,12 @@ def test_a_rise_is_timed_from_its_lowest_point():
     """An untrained member guesses right at times; that is not when recall came."""
     values = [0.3, 0.0, 0.0, 0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 1.0]
     curve = pd.Series(values, index=range(0, 770, 70))
-    way = measures.risen(curve, 0.25, 0.0)
-    times = [way[f"time@{{}}.{point}"] for point in ("start", "half", "end")]
+    relative, width, *times = measures.risen(curve, 0.25, 0.0)
     assert times == pytest.approx([7 * 35, 7 * 55, 7 * 75])
-    assert way["relative_width@{}"] == pytest.approx(40 / 55) and way["width@{}"] == pytest.approx(7 * 40)
-    assert {*measures.risen(curve, 1.1, 0.0).values()} == {math.inf}
+    assert relative == pytest.approx(40 / 55) and width == pytest.approx(7 * 40)
+    assert {*measures.risen(curve, 1.1, 0.0)} == {math.inf}
     sudden = measures.risen(pd.Series([0.0, 0.0, 1.0, 1.0, 1.0], index=[0, 40, 50, 60, 70]), 0.25, 0.0)
-    assert (sudden["width@{}"], sudden["relative_width@{}"]) == pytest.approx((8, 8 / 45))
+    assert sudden[:2] == pytest.approx((8 / 45, 8))
 
 
 def test_a_skill_that_never_came_is_censored_and_a_lost_member_missing(model, measure_of):

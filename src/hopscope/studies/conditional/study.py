@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 Graph = Literal["chain", "two parents", "root and parent"]
 
-PARENTS: Mapping[Graph, tuple[str, ...]] = {
-    "chain": ("x",),
-    "two parents": ("x", "y"),
-    "root and parent": ("a", "x"),
-}
+PARENTS = {"chain": ("x",), "two parents": ("x", "y"), "root and parent": ("a", "x")}
 """Graph → the keys of z."""
 
 
@@ -245,8 +241,7 @@ def claims(options: Options) -> Iterator[Claim]:
         )
 
 
-def figures(options: Options) -> list[charts.Figure]:
-
+def figures(options: Options) -> Iterator[charts.Figure]:
     def curves(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         for name in options.variants:
             for part in ("chain", "branching") if name == MIXED else (None,):
@@ -255,10 +250,8 @@ def figures(options: Options) -> list[charts.Figure]:
                     who = {"member": member, "seed": evidence.seeds[member], "at": at}
                     yield {"variant": name, "samples shown": part or "all", **who, "value": value}
 
-    return [
-        charts.curves("loss_z", by="samples shown", panel="variant", rows=curves, name="losses", ends=(0.0, 1.2),
-                      levels={"learned": LEARNED}, title="held-out loss of z"),
-    ]  # fmt: skip
+    yield charts.curves("loss_z", by="samples shown", panel="variant", rows=curves, name="losses", ends=(0.0, 1.2),
+                        levels={"learned": LEARNED}, title="held-out loss of z")  # fmt: skip
 
 
 study = wide.open_study(

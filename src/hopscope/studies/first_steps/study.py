@@ -73,9 +73,8 @@ WITH, WITHOUT = label(STEPS, LAYERS), label(STEPS, LAYERS, "last")
 
 def configurations(options: Options) -> Iterator[Configuration]:
     grid = [(steps, layers, "ic") for steps in range(1, options.most_steps + 1) for layers in options.layers]
-    cells = dict.fromkeys([(STEPS, LAYERS, "ic"), (STEPS, LAYERS, "last"), *grid])
     names = ("task.steps", "model.layers", "task.targets")
-    for each in cells:
+    for each in dict.fromkeys([(STEPS, LAYERS, "ic"), (STEPS, LAYERS, "last"), *grid]):
         yield Configuration(label=label(*each), overrides=dict(zip(names, each, strict=True)))
 
 
@@ -133,10 +132,7 @@ def diagnosed(task: "Retrieval", model: "Model", losses: Mapping[int, Sequence[f
 
 @measure
 def signatures(context: Context) -> Rows:
-    """Which known failure each member shows, and the likely cause.
-
-    Metrics `signature` and `cause`, 1 for the part that applies and 0 for the others.
-    """
+    """Known failures of members, and why: metrics `signature` and `cause`, 1 for the part that applies, else 0."""
     task: Any = context.task
     curves = {step: context.evidence.curve(f"loss_{name}") for name, step in task.asked.items()}
     found = []
@@ -182,72 +178,65 @@ def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
     return between_seeds(needed(options, evidence, 1))
 
 
-def claims(options: Options, study: Any) -> list[Claim]:
+def claims(options: Options, study: Any) -> Iterator[Claim]:
     source = "summary of the paper, first experiments"
     lacks = partial(smaller_than, steps=TRAINING.steps, width=QUICK.width)
     claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=lacks)
-    longer = claim(
-        id="F4",
-        statement="Longer chains need more layers.",
-        source=f"{source} 3",
-        protocol="by seed: smallest number of layers that learned x_D, of the longest chain that some depth "
-        "learned, less that of chains of one step; what no depth learned counts for nothing",
-        value=partial(growth, options),
-        must=at_least(1.0, unit="layers"),
+    yield claim(
+        id="F1",
+        statement="With the implicit curriculum, four layers learn chains of two steps.",
+        source=f"{source} 1",
+        protocol="final held-out loss of x₂, four layers, every seed; the control is asked for x₂ alone",
+        value=final_losses(WITH),
+        must=at_most(LEARNED),
+        controls={"asked for x₂ alone": final_losses(WITHOUT)},
+    )
+    yield claim(
+        id="F2",
+        statement="Without the implicit curriculum, the same models stay on the plateau.",
+        source=f"{source} 1",
+        protocol="final held-out loss of x₂ of models that are asked for x₂ alone, every seed; the plateau is "
+        "0.75, and the threshold that of the paper's section 7.2",
+        value=final_losses(WITHOUT),
+        must=at_least(0.7),
+        controls={"asked for the whole chain": final_losses(WITH)},
+    )
+    yield claim(
+        id="F3",
+        statement="Only a few heads are used; most are redundant.",
+        source=f"{source} 2",
+        protocol="share of the heads without which the loss of some symbol rises by 0.05, of models that learned "
+        "x₂, mean over seeds",
+        value=of_learned("heads_used"),
+        must=at_most(0.5, unit="fraction"),
         rule="mean",
-        controls={"chains of one step, from one seed to the next": partial(seeds_apart, options)},
-        must_not=at_least(1.0, unit="layers"),
+        controls={"largest rise of the loss without one head": of_learned("largest_rise")},
+        must_not=at_most(USED),
     )
     # Without a depth that is enough for one step alone the numbers could not differ.
     causal, order = study.model.causal, study.task.order
     one, longest = (exact_layers_of(steps, causal, order)[steps] for steps in (1, options.most_steps))
-    return [
-        claim(
-            id="F1",
-            statement="With the implicit curriculum, four layers learn chains of two steps.",
-            source=f"{source} 1",
-            protocol="final held-out loss of x₂, four layers, every seed; the control is asked for x₂ alone",
-            value=final_losses(WITH),
-            must=at_most(LEARNED),
-            controls={"asked for x₂ alone": final_losses(WITHOUT)},
-            must_not=at_most(LEARNED),
-        ),
-        claim(
-            id="F2",
-            statement="Without the implicit curriculum, the same models stay on the plateau.",
-            source=f"{source} 1",
-            protocol="final held-out loss of x₂ of models that are asked for x₂ alone, every seed; the plateau is "
-            "0.75, and the threshold that of the paper's section 7.2",
-            value=final_losses(WITHOUT),
-            must=at_least(0.7),
-            controls={"asked for the whole chain": final_losses(WITH)},
-            must_not=at_least(0.7),
-        ),
-        claim(
-            id="F3",
-            statement="Only a few heads are used; most are redundant.",
-            source=f"{source} 2",
-            protocol="share of the heads without which the loss of some symbol rises by 0.05, of models that learned "
-            "x₂, mean over seeds",
-            value=of_learned("heads_used"),
-            must=at_most(0.5, unit="fraction"),
+    if any(one <= layers < longest for layers in options.layers):
+        yield claim(
+            id="F4",
+            statement="Longer chains need more layers.",
+            source=f"{source} 3",
+            protocol="by seed: smallest number of layers that learned x_D, of the longest chain that some depth "
+            "learned, less that of chains of one step; what no depth learned counts for nothing",
+            value=partial(growth, options),
+            must=at_least(1.0, unit="layers"),
             rule="mean",
-            controls={"largest rise of the loss without one head": of_learned("largest_rise")},
-            must_not=at_most(USED),
-        ),
-        *[longer] * any(one <= layers < longest for layers in options.layers),
-    ]
+            controls={"chains of one step, from one seed to the next": partial(seeds_apart, options)},
+        )
 
 
-def figures(options: Options) -> list[charts.Figure]:
+def figures(options: Options) -> Iterator[charts.Figure]:
     both = {WITH: "with the implicit curriculum", WITHOUT: f"{symbol(STEPS)} alone"}
-    return [
-        charts.curves(["loss_step_1", "loss_step_2"], by="metric", panel="configuration", name="curriculum",
-                      where={"configuration": [*both]}, names=both,
-                      levels={"learned": LEARNED, "plateau": 0.75}, ends=(0.0, 1.1), title="held-out loss"),
-        charts.dots("rise", "layer", by="part", where={"head": ...}, name="heads", levels={"used": USED},
-                    title="rise of the loss without the head"),
-    ]  # fmt: skip
+    yield charts.curves(["loss_step_1", "loss_step_2"], by="metric", panel="configuration", name="curriculum",
+                        where={"configuration": [*both]}, names=both, title="held-out loss", ends=(0.0, 1.1),
+                        levels={"learned": LEARNED, "plateau": 0.75})  # fmt: skip
+    yield charts.dots("rise", "layer", by="part", where={"head": ...}, name="heads", levels={"used": USED},
+                      title="rise of the loss without the head")  # fmt: skip
 
 
 study = Study(

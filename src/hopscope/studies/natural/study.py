@@ -184,16 +184,14 @@ class Options(Config):
     shares: tuple[float, ...] = (0.03, 0.1, 0.9)
 
 
-def configurations(options: Options) -> list[Configuration]:
+def configurations(options: Options) -> Iterator[Configuration]:
     """One configuration for each mixture; the texts are counted for theirs."""
     found = two_hop_shares(options.files, options.words)
+    of_texts = {TEXT: found[USUAL.name], MOST: max(found.values())}
     doses = {f"{share:g} two hops": share for share in options.shares}
-    fixed = {DEEPEST: 1.0, UNIFORM: 0.5, ZIPF: 1 / 3, **doses}
-    every = {**fixed, TEXT: found[USUAL.name], MOST: max(found.values())}
-    return [
-        Configuration(label=name, overrides={"task.shares": (1.0 - share, share)})
-        for name, share in every.items()
-    ]
+    every = {DEEPEST: 1.0, UNIFORM: 0.5, ZIPF: 1 / 3, **doses, **of_texts}
+    for name, share in every.items():
+        yield Configuration(label=name, overrides={"task.shares": (1.0 - share, share)})
 
 
 @measure(when="run")
@@ -260,7 +258,7 @@ def sooner(name: str, evidence: "Evidence") -> Samples:
     return wide.saved(alone, other, float(asked_for(evidence, "training.steps")), SOONER.low)
 
 
-def claims(options: Options) -> list[Claim]:
+def claims(options: Options) -> Iterator[Claim]:
     def apart(evidence: "Evidence") -> Samples:
         return between_seeds(times_learned(evidence, DEEPEST, "step_2"))
 
@@ -275,55 +273,51 @@ def claims(options: Options) -> list[Claim]:
     counted = partial(
         Claim, source=source, seeds_needed=8, rule="mean", at_scale=lambda _: few, summary=by_verdict, must_not=SEEN
     )  # fmt: skip
-    trained = partial(
-        wide.open_claim, source=source, rule="effect", must_not=SOONER,
-        controls={"two hops alone, from one seed to the next": apart},
-    )  # fmt: skip
+    between = {"two hops alone, from one seed to the next": apart}
+    trained = partial(wide.open_claim, source=source, rule="effect", controls=between)
     when = (
         "by seed: training steps to a held-out loss of x₂ under 0.5 (where it was not learned, more than all of them) "
         "of models trained on two hops alone, less those of models trained on"
     )
-    return [
-        counted(
-            id="S6a",
-            statement="Natural text asks more often for fewer hops, under every definition of a hop.",
-            protocol="by block of 2,000 words, texts resampled together: share of tokens that need k hops less the "
-            "share that needs k + 1, both beyond chance; one hop must lead by a token in a thousand, and two hops must "
-            "not fall behind three by as much; the control is the text shuffled once more, in its place",
-            value=partial(needed, "excess", orders),
-            must={part: SEEN if part in first else below for part in orders},
-            controls={"shuffled text": partial(needed, "control", first)},
-        ),
-        counted(
-            id="S6c",
-            statement="Natural text asks for two hops beyond chance at one word in a thousand or more, under every "
-            "definition of a hop.",
-            protocol="by block of 2,000 words, texts resampled together: share of tokens that need two hops, beyond "
-            "chance; the control is the text shuffled once more, in its place",
-            value=partial(needed, "excess", twos),
-            must=dict.fromkeys(names, SEEN),
-            controls={"shuffled text": partial(needed, "control", twos)},
-        ),
-        trained(
-            id="S6b",
-            statement="Trained on the text's mixture of hops, models learn two hops sooner than from two hops alone.",
-            protocol=f"{when} the mixture of the texts; readings: by words, or by the definition by words that finds "
-            "most two hops",
-            readings={
-                "by words": partial(sooner, TEXT),
-                "by the definition with most two hops": partial(sooner, MOST),
-            },
-            must=SOONER,
-        ),
-        trained(
-            id="S6d",
-            statement="From mixtures with as many samples of two hops as of one, or half as many (Zipf), models learn "
-            "two hops sooner than from two hops alone.",
-            protocol=f"{when} each mixture",
-            value=lambda evidence: {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)},
-            must=dict.fromkeys((UNIFORM, ZIPF), SOONER),
-        ),
-    ]
+    yield counted(
+        id="S6a",
+        statement="Natural text asks more often for fewer hops, under every definition of a hop.",
+        protocol="by block of 2,000 words, texts resampled together: share of tokens that need k hops less the "
+        "share that needs k + 1, both beyond chance; one hop must lead by a token in a thousand, and two hops must "
+        "not fall behind three by as much; the control is the text shuffled once more, in its place",
+        value=partial(needed, "excess", orders),
+        must={part: SEEN if part in first else below for part in orders},
+        controls={"shuffled text": partial(needed, "control", first)},
+    )
+    yield counted(
+        id="S6c",
+        statement="Natural text asks for two hops beyond chance at one word in a thousand or more, under every "
+        "definition of a hop.",
+        protocol="by block of 2,000 words, texts resampled together: share of tokens that need two hops, beyond "
+        "chance; the control is the text shuffled once more, in its place",
+        value=partial(needed, "excess", twos),
+        must=dict.fromkeys(names, SEEN),
+        controls={"shuffled text": partial(needed, "control", twos)},
+    )
+    yield trained(
+        id="S6b",
+        statement="Trained on the text's mixture of hops, models learn two hops sooner than from two hops alone.",
+        protocol=f"{when} the mixture of the texts; readings: by words, or by the definition by words that finds "
+        "most two hops",
+        readings={
+            "by words": partial(sooner, TEXT),
+            "by the definition with most two hops": partial(sooner, MOST),
+        },
+        must=SOONER,
+    )
+    yield trained(
+        id="S6d",
+        statement="From mixtures with as many samples of two hops as of one, or half as many (Zipf), models learn "
+        "two hops sooner than from two hops alone.",
+        protocol=f"{when} each mixture",
+        value=lambda evidence: {name: sooner(name, evidence) for name in (UNIFORM, ZIPF)},
+        must=dict.fromkeys((UNIFORM, ZIPF), SOONER),
+    )
 
 
 # What is drawn.
@@ -343,13 +337,11 @@ def beyond(evidence: "Evidence") -> Iterator[dict[str, Any]]:
             yield {**row, "text": "all texts", "value": mean, "low": low, "high": high}
 
 
-def figures(options: Options) -> list[charts.Figure]:
-    return [
-        charts.sweep("share", "hops", by="text", panel="definition", rows=beyond, name="beyond",
-                     title="share beyond chance", levels={"chance": 0.0}),
-        charts.dots("loss_step_2", "configuration", name="losses", title="final held-out loss of x₂", ends=(0.0, 1.1),
-                    levels={"plateau": 0.75, "learned": LEARNED}),
-    ]  # fmt: skip
+def figures(options: Options) -> Iterator[charts.Figure]:
+    yield charts.sweep("share", "hops", by="text", panel="definition", rows=beyond, name="beyond",
+                       title="share beyond chance", levels={"chance": 0.0})  # fmt: skip
+    yield charts.dots("loss_step_2", "configuration", name="losses", title="final held-out loss of x₂",
+                      levels={"plateau": 0.75, "learned": LEARNED}, ends=(0.0, 1.1))  # fmt: skip
 
 
 study = wide.open_study(

@@ -75,11 +75,9 @@ def _log(probabilities: Tensor) -> Tensor:
 def tilt(found: Found, uniform: Observer, observer: Observer, seed: int) -> dict[str, ByMember]:
     """How members lean beside how the training mappings lean, over sequences and free values before the last step.
 
-    A lean is a probability less the even share.
-
-    Returns:
-        `tilt_correlation` of both, `tilt_slope` of the member's on the observer's (1: it knows the training mappings),
-        `tilt_control`, the correlation with that observer on other sequences; NaN where nothing leans.
+    A lean is a probability less the even share.  `tilt_correlation` of both, `tilt_slope` of the member's on the
+    observer's (1: it knows the training mappings), `tilt_control`, the correlation with that observer on other
+    sequences; NaN where nothing leans.
     """
     ours, theirs, others = list[Tensor](), list[Tensor](), list[Tensor]()
     for slot in range(found.shape[2] - 1):

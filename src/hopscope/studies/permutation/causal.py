@@ -17,7 +17,6 @@ from hopscope.circuits.interventions import Site, SwapAttention, SwapValues
 from hopscope.models.sites import calling
 from hopscope.models.transformer import Transformer
 from hopscope.studies.permutation.answers import PIECE, ByMember, cached
-from hopscope.tasks import Permutation
 
 Edit = list[Any] | Callable[[Tensor], Any]
 """What is changed: interventions, or what gives functions by site for the sequences of some numbers."""
@@ -131,8 +130,7 @@ class Bench:
             "x_rows_to_preceding_y": mean.diagonal(-1, -2, -1)[..., 1::2].mean(-1),
         }
 
-
-def random_rule(task: Permutation) -> dict[str, Any]:
-    size = 2 * task.values - 1
-    drawn = rng.tensor(rng.uniform, torch.tensor([task.split_seed]), "intervene", 0, (size, size))[0].tril()
-    return {"kind": "matrix", "weights": (drawn / drawn.sum(-1, keepdim=True)).tolist()}
+    def random_rule(self) -> dict[str, Any]:
+        seeds, size = torch.tensor([self.task.split_seed]), self.batch.inputs.shape[-1]
+        drawn = rng.tensor(rng.uniform, seeds, "intervene", 0, (size, size))[0].tril()
+        return {"kind": "matrix", "weights": (drawn / drawn.sum(-1, keepdim=True)).tolist()}

@@ -5,7 +5,7 @@ score, and others by claim; the first is the default.  P6, P7 and P11 hang on wh
 has several splits, their intervals are over seeds and splits.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -74,8 +74,8 @@ def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -
     return {way: value(end), ", ".join(filter(None, [way, late])): value("late")}
 
 
-def claims(options: Options, study: "Study") -> list[Claim]:
-    task, ledger, of_reading = study.task, list[Claim](), read.readings_of(options, study)
+def claims(options: Options, study: "Study") -> Iterator[Claim]:
+    task, of_reading = study.task, read.readings_of(options, study)
     assert isinstance(task, Permutation)
     values, default = task.values, next(iter(of_reading.values()))
 
@@ -100,33 +100,31 @@ def claims(options: Options, study: "Study") -> list[Claim]:
     def claim(
         id: str, statement: str, section: str, protocol: str, must: Any, rule: Any, ways: Value | Mapping[str, Value],
         names: Sequence[str], control: tuple[str, Value], must_not: Any = None, **more: Any,
-    ) -> None:  # fmt: skip
+    ) -> Claim:  # fmt: skip
         readings = {
             ", ".join(filter(None, [words, way])): partial(value, of_reading[words])
             for words in complete(names)
             for way, value in (ways if isinstance(ways, Mapping) else {"": ways}).items()
         }
         words, shows = control
-        ledger.append(
-            Claim(
-                id=id, statement=statement, source=f"presentation {section}", protocol=protocol, must=must, rule=rule,
-                readings=readings, controls={words: partial(shows, default)}, must_not=must_not or must,
-                **{"trust": _MACHINERY, **more},
-            )
+        return Claim(
+            id=id, statement=statement, source=f"presentation {section}", protocol=protocol, must=must, rule=rule,
+            readings=readings, controls={words: partial(shows, default)}, must_not=must_not or must,
+            **{"trust": _MACHINERY, **more},
         )  # fmt: skip
 
-    claim(
+    yield claim(
         "P1", "A model with width 16 and one head, trained on plain data, answers step 5 of unseen mappings perfectly.",
         "§6", "accuracy at step 5 over all held-out sequences, last checkpoint, every seed",
         at_least(0.999, "fraction"), "always", of(PLAIN, "elimination"), [PLAIN],
         ("step 4, where two values are left", of(PLAIN, "accuracy", "posteriors", part="step_4")),
     )  # fmt: skip
-    claim(
+    yield claim(
         "P2", "The model of P1 fails every repeat probe: it picks the unused value, not the one it has seen.", "§7",
         "all held-out sequences whose x₅ copies an earlier x: recall, and mean probability of the unused value",
         P2, "always", metrics(P2, PLAIN), [PLAIN], ("the model trained with repeats", metrics(P2, RECALLING)),
     )  # fmt: skip
-    claim(
+    yield claim(
         "P3", "Width 32 with two heads, trained with 30 % repeats, eliminates and recalls perfectly at step 5.", "§8–9",
         "accuracy at step 5 over all held-out sequences without and with a repeat; mean probability of the recalled "
         "value",
@@ -136,7 +134,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
     floor, both = elimination_floor(values), (PLAIN, RECALLING)
     at_floor = dict.fromkeys(both, between(floor - 0.003, floor + 0.003, "nats"))
     losses = {name: of(name, "last_epoch_loss", "last_epoch", split="train") for name in both}
-    claim(
+    yield claim(
         "P4", "The training loss of both models settles at the floor of pure elimination, ln(V!)/V.", "§4, §8",
         "mean training loss over the last epoch", at_floor, "mean", together(losses), both,
         ("the first step of training", partial(read.first_loss, losses)),
@@ -146,7 +144,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         part: partial(read.suddenness, of(RECALLING, "relative_width", "transition", part=part))
         for part in ("from_zero", "from_chance", "elimination.from_zero")
     }
-    claim(
+    yield claim(
         "P5", "Recall appears suddenly, as a phase transition.", "§8",
         "time from 10 % to 90 % of the rise of held-out recall as a share of the time to 50 %, over seeds; the rise is "
         "taken from zero, and, as another reading, from 1/(V - 1), which noticing a repeat brings without recall",
@@ -161,14 +159,14 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         for name in both
         for words, (metric, parts) in beliefs.items()
     }
-    claim(
+    yield claim(
         "P6", "The probabilities are those of the Bayesian posterior; used values get none.", "§6, §9",
         "mean absolute error against the uniform posterior, at the worst step of each seed; mean mass on used values "
         "at the worst of steps 2–4; all held-out sequences without a repeat",
         P6, "mean", together(worst), both,
         ("repeats, asked of the model that has seen none", of(PLAIN, "repeat_mae")), at_most(0.025),
     )  # fmt: skip
-    claim(
+    yield claim(
         "P7", "Accuracy below chance at steps 1–4 is only uncertainty.", "§6",
         "refuted if both are above zero: the correlation, over held-out prefixes and free values, of the model's tilt "
         "away from the uniform posterior with that of the training mappings, and accuracy on training minus on "
@@ -181,7 +179,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         asked = {"d16/1 repeats": narrow}
         return together({name: of(asked.get(name, name), "recall", measure) for name in P8})
 
-    claim(
+    yield claim(
         "P8", "Trained with repeats, width 16 with one head never recalls, width 32 with one head partly, two fully.",
         "§5", "recall over all held-out repeats, by configuration",
         P8, {name: "mean" if name == "d32/1 repeats" else "always" for name in P8},
@@ -191,7 +189,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
     )  # fmt: skip
     lost = partial(read.of_two_heads, RECALLING, OF_HEADS, P9)
     without = partial(read.of_two_heads, MEMORISING["V = 5"], OF_HEADS, P9)
-    claim(
+    yield claim(
         "P9", "One head eliminates and the other recalls, in every seed.", "§10",
         "mean-ablate each head at the last row: what recall and elimination lose with the head that comes closest to "
         "being the recall head, and with the one that comes closest to being the elimination head",
@@ -200,7 +198,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         at_most(0.0, "fraction"), trust=_INTERVENTIONS,
     )  # fmt: skip
     maps = partial(read.of_two_heads, RECALLING, OF_MAPS, P9B, part="heat_map")
-    claim(
+    yield claim(
         "P9b", "On the heat maps of one head, x rows attend to earlier y's alone; on the other's, y rows attend to "
         "themselves and x rows to the y before.", "§10",
         "mean attention on held-out sequences without a repeat, of the two heads in the order that comes closest",
@@ -209,7 +207,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
          partial(read.distance, partial(maps, closest=False), P9B)), at_most(0.0, "fraction"),
     )  # fmt: skip
     mlp: Any = {"measure": "battery", "part": "clean", "less": "mlp_ablation.mean"}
-    claim(
+    yield claim(
         "P10a", "Recall needs the feed-forward network.", "§11",
         "mean-ablate the feed-forward network at the last row: points of recall and of elimination lost",
         {"recall_lost": at_least(0.5, "fraction"), "elimination_lost": at_most(0.15, "fraction")}, "mean",
@@ -219,7 +217,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
     )  # fmt: skip
     every = product(("uniform", "identity", "random"), ("repeats", "plain"))
     replaced = [f"earlier_rows.{by}.{kind}" for by, kind in every]
-    claim(
+    yield claim(
         "P10b", "The local binding in the y rows is what recall uses.", "§11",
         "replace the attention patterns of all rows before the last (uniform, identity, random): largest change of any "
         "logit at the last row, over all sequences",
@@ -234,7 +232,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
 
     names, known = [*MEMORISING.values()], task.model_copy(update={"values": 4}).mappings(False)
     held_out = of(names[0], "held_out_loss", "posteriors")
-    claim(
+    yield claim(
         "P11", "Four values can be memorised, five cannot.", "§2",
         "width 32 with two heads on plain data, 20 epochs: share of the way from the uniform to the memorised floor "
         "that the loss on all training sequences has gone, at V = 4 and V = 5",
@@ -244,7 +242,7 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         at_least(0.5, "fraction"), untried=untried(names, (20, 200)),
     )  # fmt: skip
     ways = {"5,000 test sequences": "repeat_max_ae_of_sample", "all held-out sequences": "repeat_max_ae"}
-    claim(
+    yield claim(
         "P12", "Where recall is asked for, the largest error of any probability is below 0.06.",
         "§9 (published: 0.0557)", "largest absolute error against certainty of the value seen before, among the "
         "repeats of 5,000 test sequences drawn at random, expected; and over all held-out repeats",
@@ -252,4 +250,3 @@ def claims(options: Options, study: "Study") -> list[Claim]:
         ("the model that has seen no repeats", of(PLAIN, "repeat_max_ae")),
         untried=lambda evidence: "" if "repeat_max_ae_of_sample" in evidence else "5,000 test sequences",
     )  # fmt: skip
-    return ledger

@@ -24,7 +24,7 @@ ABLATIONS = {
 }
 
 
-def figures(options: Options, study: "Study") -> list[Figure]:
+def figures(options: Options, study: "Study") -> Iterator[Figure]:
     task, base, grid = study.task, options.base, options.grid
     assert isinstance(task, Permutation)
     whole = [name for name in base if name in options.whole]
@@ -50,24 +50,22 @@ def figures(options: Options, study: "Study") -> list[Figure]:
 
     same, repeated = values(base), any(cell.data == "repeats" for cell in grid.values())
     marks = observers(task.model_copy(update={"values": same}), repeated) if same else {}
-    found = [
-        curves("loss", split="train", levels=marks, name="loss", **of("training", base)),
-        curves(SKILLS, by="metric", name="skills", title="held-out accuracy", **apart, **of("training", base)),
-        final("final", options.claimed),
-        sweep("accuracy", x="part", by="split", names={**by_step, **MAPPINGS}, name="accuracy_by_step", **apart,
-              **of("posteriors", base, part=[*by_step])),
-    ]  # fmt: skip
+    yield curves("loss", split="train", levels=marks, name="loss", **of("training", base))
+    yield curves(
+        SKILLS, by="metric", name="skills", title="held-out accuracy", **apart, **of("training", base)
+    )
+    yield final("final", options.claimed)
+    yield sweep("accuracy", x="part", by="split", names={**by_step, **MAPPINGS}, name="accuracy_by_step", **apart,
+                **of("posteriors", base, part=[*by_step]))  # fmt: skip
     if whole:
-        found += [
-            dots([f"{skill}_lost" for skill in SKILLS], y="head", by="metric", name="head_roles", **apart,
-                 **of("roles", whole, layer=0)),
-            cells("attention", x="key", y="query", panel="map", name="attention", rows=attention),
-        ]  # fmt: skip
+        yield dots([f"{skill}_lost" for skill in SKILLS], y="head", by="metric", name="head_roles", **apart,
+                   **of("roles", whole, layer=0))  # fmt: skip
+        yield cells("attention", x="key", y="query", panel="map", name="attention", rows=attention)
     if recalling:
-        found.append(dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess(recalling), name="ablation",
-                          **apart, **of("battery", recalling, part=[*ABLATIONS])))  # fmt: skip
-    swept = {name: dict.fromkeys([*base, *options.of_sweeps(name)]) for name in options.sweeps}
-    return found + [final(f"sweep_{name}", names) for name, names in swept.items()]
+        yield dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess(recalling), name="ablation", **apart,
+                   **of("battery", recalling, part=[*ABLATIONS]))  # fmt: skip
+    for name in options.sweeps:
+        yield final(f"sweep_{name}", dict.fromkeys([*base, *options.of_sweeps(name)]))
 
 
 def observers(task: Permutation, has_repeats: bool) -> dict[str, float]:

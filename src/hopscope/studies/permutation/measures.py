@@ -60,10 +60,9 @@ def probes(context: Context) -> dict[str, Any]:
     task: Any = context.task
     listed = {data: _listed(context, data) for data in ("plain", "repeats")}
     found = answers.skills(context.ensemble, *listed.values())
-    means = {name: found[name].mean(1) for name in (*SCORES, "mass_unused")}
     every = {data: float(task.listed_count(data) == batch.inputs.shape[1]) for data, batch in listed.items()}
     return {
-        **means,
+        **{name: found[name].mean(1) for name in (*SCORES, "mass_unused")},
         "repeat_mae": found["mean_error"].mean(1),
         "repeat_max_ae": found["largest_error"].amax(1),
         # As many as repeats are among the 5,000 test sequences of the presentation, at 30 % (section 9).
@@ -90,8 +89,8 @@ def posteriors(context: Context) -> Rows:
 
     task: Any = context.task
     count, accuracy = task.mappings(False), dict[str, Any]()
-    for split in ("train", "held_out"):
-        batch = _listed(context, "plain", split == "held_out")
+    for split, held_out in (("train", False), ("held_out", True)):
+        batch = _listed(context, "plain", held_out)
         found, uniform = answers.predicted(context.ensemble, batch), answers.even(batch)
         error, loss = (found - uniform)[..., 1:].abs(), answers.loss(found, batch)
         accuracy[split] = answers.right(found, batch).mean(1)
@@ -102,7 +101,6 @@ def posteriors(context: Context) -> Rows:
             "max_ae_uniform": error.amax((1, 3)),
             "used_mass_mean": (found * answers.used(batch)).sum(-1).double().mean(1),
         }
-        held_out = split == "held_out"
         whole = {"held_out_loss": loss} if held_out else {"memorised_share": _memorised(loss, task)}
         if count <= math.factorial(6):  # of more (V ≥ 7) it is not worked out
             known = answers.informed(batch, task.mapping(torch.arange(count, device=loss.device), False))
@@ -169,8 +167,8 @@ def transition(context: Context) -> dict[str, Any] | None:
     task: Any = context.task
     if not task.repeat_ratio:
         return None
-    found: dict[str, Any] = {}
-    chance = 1 / (task.values - 1)
+    names = ("relative_width@{}", "width@{}", "time@{}.start", "time@{}.half", "time@{}.end")
+    found, chance = dict[str, Any](), 1 / (task.values - 1)
     for part, skill, least, start in (
         ("from_zero", "recall", chance, 0.0),
         ("from_chance", "recall", 0.0, chance),
@@ -178,26 +176,23 @@ def transition(context: Context) -> dict[str, Any] | None:
     ):
         curve = _curve(context, skill)
         curve.index = curve.index * context.samples_at(1)
-        ways = [risen(own, least + 0.25, start) for _, own in curve.items()]
-        found |= {name.format(part): [way[name] for way in ways] for name in ways[0]}
+        ways = zip(*(risen(own, least + 0.25, start) for _, own in curve.items()), strict=True)
+        found |= {name.format(part): [*way] for name, way in zip(names, ways, strict=True)}
     return found
 
 
-def risen(curve: "pd.Series[float]", least: float, start: float) -> dict[str, float]:
-    """The way of a curve from a level to its end, from when it was lowest: its width, and times of 10 %, 50 %, 90 %.
-
-    Infinite where the way is below `least`, NaN without a curve; the names have a place for the part.
-    """
-    names = ("relative_width@{}", "width@{}", "time@{}.start", "time@{}.half", "time@{}.end")
+def risen(curve: "pd.Series[float]", least: float, start: float) -> tuple[float, ...]:
+    """The way of a curve from a level to its end, from when it was lowest: its width, as a share of the time to its
+    half and as it is, and the times of 10 %, 50 %, 90 %; infinite where it is below `least`, NaN without a curve."""
     end, earlier = float(curve.iloc[-3:].mean()), curve.iloc[: max(1, len(curve) - 3)]
     if curve.isna().all() or end - start < least:
-        return dict.fromkeys(names, math.nan if math.isnan(end) else math.inf)
+        return (math.nan if math.isnan(end) else math.inf,) * 5
     since = curve.loc[earlier.index[earlier == earlier.min()][-1] :]
     levels = (start + share * (end - start) for share in (0.1, 0.5, 0.9))
     times = [first_crossing([*since.index], [*since], level).time for level in levels]
     first, half, last = (math.inf if time is None else time for time in times)
     relative = (last - first) / half if half else math.inf
-    return dict(zip(names, (relative, last - first, first, half, last), strict=True))
+    return relative, last - first, first, half, last
 
 
 # How recall works.
@@ -220,7 +215,6 @@ def battery(context: Context) -> dict[str, Any] | None:
 
     if not _is_whole(context):
         return None
-    task: Any = context.task
     config, bench = context.ensemble.config, causal.Bench(context.ensemble)
     found = dict[str, Any]()
 
@@ -229,7 +223,7 @@ def battery(context: Context) -> dict[str, Any] | None:
         found.update({f"{name}@{part}": hit[each].mean(1) for name, each in names.items()})
 
     clean = bench.logits([])
-    rules = {"uniform": "uniform", "identity": "identity", "random": causal.random_rule(task)}
+    rules = {"uniform": "uniform", "identity": "identity", "random": bench.random_rule()}
     for name, rule in rules.items():
         changes = bench.changes(clean, [ReplacePattern(layer=0, rows={"place": 0}, by=rule)])
         for kind, (last, earlier) in changes.items():
@@ -239,7 +233,7 @@ def battery(context: Context) -> dict[str, Any] | None:
     for part, what in (("position_code_swap", "code"), ("y_swap", "y"), ("attention_swap", "attention")):
         if config.position_count or what != "code":
             test(part, causal.swap(what, "first", "second"), **exchanged, plain_accuracy="elimination")
-            if task.values > 3:
+            if bench.task.values > 3:
                 test(part, causal.swap(what, "second", "third"), control_stays="recall")
     heads = answers.cached(bench.model, bench.batch.inputs, causal.HEADS)
     same = bench.changes(clean, causal.put(causal.HEADS, heads))

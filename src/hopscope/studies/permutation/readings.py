@@ -58,14 +58,13 @@ def readings_of(options: Options, study: Any) -> dict[str, Reading]:
 
     One that names no length has the stated one for each kind of data.
     """
-    trained = list[Trained]()
-    for each in study.grid():
-        cell, here = options.grid[each.label], study.of(each)
-        lacking = departures(options, cell, here)
-        trained.append(Trained(cell, here.training.batch_size, options.epochs(cell), lacking))
-    own = study.training.batch_size
-    changed = _changed(study.of(study.grid()[0]), ("model.init", "training.betas", "task.split_seed"))
-    more = "".join(f", {words}" for words in changed)
+    cells = [(options.grid[each.label], study.of(each)) for each in study.grid()]
+    trained = [
+        Trained(cell, here.training.batch_size, options.epochs(cell), departures(options, cell, here))
+        for cell, here in cells
+    ]
+    own, fields = study.training.batch_size, ("model.init", "training.betas", "task.split_seed")
+    more = "".join(f", {words}" for words in _changed(cells[0][1], fields))
     batches = {each.batch_size for each in trained if "batch" in each.cell.changes} - {own}
     lengths = {each.epochs for each in trained if "epochs" in each.cell.changes}
     as_stated = [each for each in trained if "epochs" not in each.cell.changes]

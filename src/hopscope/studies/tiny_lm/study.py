@@ -173,8 +173,7 @@ def _read(context: Context, place: int, member: int) -> Rows:
         rose = first_crossing([*map(float, curve.index)], curve.tolist(), LEARNED, rising=True)
         if rose.time is not None:
             yield row(metric="rose_at", value=rose.time, part=part)
-    names = ("orders", "further_orders", "most_circuits", "random_circuits")
-    config = ReaderConfig(**{name: getattr(context.options, name) for name in names})
+    config = ReaderConfig(**context.options.model_dump(include={*ReaderConfig.model_fields}))
     shown = spread(context.unit.steps, MOST_CHECKPOINTS)
     models = [(step, context.at(context.unit, step).ensemble.member(place)) for step in shown]
     reading = read(models[-1][1], task, config)
@@ -197,7 +196,7 @@ def right_at_once(mixture: str, depth: int, evidence: "Evidence") -> Any:
     return evidence.last("first_accuracy", measure="exam", part=f"depth_{depth}", configuration=mixture)
 
 
-def claims(options: Options, study: Any) -> list[Claim]:
+def claims(options: Options, study: Any) -> Iterator[Claim]:
     """The claim of the study: a part for each mixture.
 
     Where texts of the largest depth alone are enough, a mixture is no curriculum: such a control takes a verdict
@@ -212,23 +211,20 @@ def claims(options: Options, study: Any) -> list[Claim]:
     def by_mixture(evidence: "Evidence") -> dict[str, Any]:
         return {mixture: right_at_once(mixture, deepest, evidence) for mixture in mixtures}
 
-    return [
-        Claim(
-            id="S6",
-            statement="A mixture of depths in which deep questions are rare, in proportion to 1 / D as frequencies in "
-            "natural text are, supplies the curriculum for the deepest ones.",
-            source="summary, open question 1",
-            protocol="every independent member: share of held-out questions of the largest depth that it answers "
-            "rightly at once, asked through Inspect, by mixture",
-            value=by_mixture,
-            must=dict.fromkeys(mixtures, S6),
-            at_scale=lambda evidence: ", ".join(lacking),
-            controls=control if options.control else {},
-            must_not=S6 if options.control else None,
-            trust="held-out questions ask a mapping of last names to values that no training text has; the questions "
-            "are those of any language model, asked through Inspect",
-        )
-    ]
+    yield Claim(
+        id="S6",
+        statement="A mixture of depths in which deep questions are rare, in proportion to 1 / D as frequencies in "
+        "natural text are, supplies the curriculum for the deepest ones.",
+        source="summary, open question 1",
+        protocol="every independent member: share of held-out questions of the largest depth that it answers "
+        "rightly at once, asked through Inspect, by mixture",
+        value=by_mixture,
+        must=dict.fromkeys(mixtures, S6),
+        at_scale=lambda evidence: ", ".join(lacking),
+        controls=control if options.control else {},
+        trust="held-out questions ask a mapping of last names to values that no training text has; the questions "
+        "are those of any language model, asked through Inspect",
+    )
 
 
 def by_depth(depths: tuple[int, ...], evidence: "Evidence") -> Iterator[dict[str, Any]]:
@@ -243,16 +239,14 @@ def by_depth(depths: tuple[int, ...], evidence: "Evidence") -> Iterator[dict[str
                 yield {**who, "value": value[member], "low": low[member], "high": high[member]}
 
 
-def figures(options: Options, study: Any) -> list[charts.Figure]:
+def figures(options: Options, study: Any) -> Iterator[charts.Figure]:
     """The right panel of the paper's Figure 2, of models of our own; and accuracy during training."""
     names = {f"accuracy_depth_{depth}": f"D = {depth}" for depth in study.task.depths}
     look: Any = {"levels": {"a guess": 1.0 / study.task.chains}, "ends": (0.0, 1.0)}
     rows = partial(by_depth, study.task.depths)
-    return [
-        charts.sweep("accuracy", "depth", by="mixture", rows=rows, name="exam", title="accuracy", **look),
-        charts.curves([*names], by="metric", panel="configuration", names=names, name="curves",
-                      title="held-out accuracy", **look),
-    ]  # fmt: skip
+    yield charts.sweep("accuracy", "depth", by="mixture", rows=rows, name="exam", title="accuracy", **look)
+    yield charts.curves([*names], by="metric", panel="configuration", names=names, name="curves",
+                        title="held-out accuracy", **look)  # fmt: skip
 
 
 study = Study(
@@ -264,12 +258,8 @@ study = Study(
         steps=2_000, batch_size=64, learning_rate=2.5e-3, betas=(0.9, 0.999), weight_decay=0.01, warmup_steps=100,
         schedule="constant", clip_norm=1.0, checkpoint_every=100, evaluate_every=100,
     ),
-    options=Options(),
-    configurations=configurations,
-    seeds=1,
-    measures=(depths, exam, circuits),
-    claims=claims,
-    figures=figures,
+    options=Options(), configurations=configurations, seeds=1, held_out=256, members_per_unit=2,
+    measures=(depths, exam, circuits), claims=claims, figures=figures, page="page.md.j2",
     presets={
         "smoke": {
             "mixtures": ("uniform",), "task.chains": 3, "task.depths": (1,), "model.width": 32, "model.heads": 4,
@@ -287,7 +277,4 @@ study = Study(
         "laptop": "under 10 min on two quiet cores",
         "paper": "24 models; made for a GPU",
     },
-    page="page.md.j2",
-    held_out=256,
-    members_per_unit=2,
 )  # fmt: skip
