@@ -4,7 +4,7 @@ import pytest
 from tests.page.conftest import claims
 from tests.page.test_explorer import make_live
 
-from hopscope.page.page import page, pages
+from hopscope.page.page import page
 
 SOUND = """() => ({
     wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
@@ -25,7 +25,7 @@ SOUND = """() => ({
 @pytest.mark.parametrize("kind", ["run", "several"])
 def test_a_page_is_sound(width, scheme, kind, make, visit):
     first = make_live(make) if kind == "run" else make("a" * 12, claims=claims())
-    text = page(first) if kind == "run" else pages([first, make("b" * 12, preset="full", claims=claims())])
+    text = page(first) if kind == "run" else page(first, make("b" * 12, preset="full", claims=claims()))
     opened = visit(text, width, scheme)
     found = opened.evaluate(SOUND)
     assert found["wide"] <= 0 and found["charts"] == found["drawn"] > 0

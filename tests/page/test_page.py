@@ -19,7 +19,7 @@ from hopscope.claims import Claim, Ledger, at_most
 from hopscope.claims.judge import judge
 from hopscope.errors import UserError
 from hopscope.page.figures import bars
-from hopscope.page.page import index, page, pages, script_json, write_page
+from hopscope.page.page import index, page, script_json, write_page
 from hopscope.page.template import Held, fill
 from hopscope.runs import Evidence, RunFolder
 from hopscope.study.load import Loaded
@@ -202,7 +202,7 @@ def test_several_runs_stand_side_by_side(make):
         make("a" * 12, claims=claims()),
         make("b" * 12, claims=claims()[:2], preset="full", rows=rows(())),
     )
-    words = text(pages([first, second]))
+    words = text(page(first, second))
     for each in (
         "2 runs, side by side",
         "laptop aaaaaaaa",
@@ -213,11 +213,9 @@ def test_several_runs_stand_side_by_side(make):
     ):
         assert each in words
     other = make("c" * 12, study="other", identity={"model": {"layers": 191}}, rows=[], figures=[])
-    assert "191" in text(pages([first, other])) and "Runs of other make no claims." in text(
-        pages([first, other])
-    )
+    assert "191" in text(page(first, other)) and "Runs of other make no claims." in text(page(first, other))
     with pytest.raises(UserError, match="expected at least one run"):
-        pages([])
+        page()
 
 
 def test_an_index_links_the_pages_of_a_root(make, tmp_path):
@@ -271,8 +269,8 @@ def test_runs_under_several_completions_are_judged_together(make):
         run = make(name)
         run.write("claims.json", Ledger([judge(claim, Evidence.read(run), completion=completion)]).to_json())
         runs.append(run)
-    assert "Together, of the source: refuted; " in text(pages(runs))
-    assert "Together" not in text(pages(runs[:1] * 2)) and "Together" not in text(page(runs[0]))
+    assert "Together, of the source: refuted; " in text(page(*runs))
+    assert "Together" not in text(page(*runs[:1] * 2)) and "Together" not in text(page(runs[0]))
 
 
 def test_a_notebook_shows_a_run_in_short(make):

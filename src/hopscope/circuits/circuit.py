@@ -54,8 +54,7 @@ class Circuit(Config):
         for slot in sorted(slot for slot, rule in rules.items() if not isinstance(rule, Uniform)):
             (layer, head, role), roles, rule = slot, grammar.roles[slot[2]], rules[slot]
             words = {"query": grammar.words(roles), "target": grammar.target(role, rule)}
-            path = Path(layer=layer, head=head, roles=roles, rule=rule, **words)
-            paths[reads_nothing(rule)].append(path)
+            paths[reads_nothing(rule)].append(Path(layer=layer, head=head, roles=roles, rule=rule, **words))
         return cls(paths=tuple(paths[False]), identities=tuple(paths[True]))
 
     @property

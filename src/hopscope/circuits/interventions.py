@@ -16,7 +16,7 @@ from hopscope.circuits.rules import History, Learned, Roles, Rule, patterns, rel
 from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.models.layers import Layer
-from hopscope.models.sites import SiteFunction
+from hopscope.models.sites import Cache, SiteFunction
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Batch
 
@@ -171,12 +171,8 @@ class SwapValues(_OfHeads):
         moves = source != torch.arange(source.shape[-1], device=source.device)
         here, source = (self._here(model, batch) & moves[..., None])[..., None], source[..., None]
         layer = cast(Layer, model.layers[self.layer])
-        entering, seen = self._at("hook_resid_pre"), dict[str, Tensor]()
+        entering, seen = self._at("hook_resid_pre"), Cache()
         part = {"symbol": "hook_embed", "position": "hook_pos_embed", "stream": entering}[self.what]
-
-        def remember(name: str, tensor: Tensor) -> Tensor:
-            seen[name] = tensor
-            return tensor
 
         def swapped(value: Tensor) -> Tensor:
             moved = torch.take_along_dim(seen[part], source, 2) - seen[part]
@@ -184,8 +180,8 @@ class SwapValues(_OfHeads):
             made = layer.attention.values(edited if model.members else edited[0]).transpose(-3, -2)
             return torch.where(here, made, value)
 
-        remembered: Functions = {name: partial(remember, name) for name in (part, entering)}
-        return {**remembered, self._at("attn.hook_v"): swapped}
+        kept = {name: partial(seen, name) for name in (part, entering)}
+        return {**kept, self._at("attn.hook_v"): swapped}
 
 
 class _Ablation(Intervention):

@@ -17,7 +17,7 @@ from torch import Tensor
 from hopscope.circuits.criterion import Criterion
 from hopscope.circuits.execution import Execution, Pass, Pattern, Slot, Stream, Values
 from hopscope.circuits.grammar import POSITION, Rows
-from hopscope.circuits.rules import Uniform
+from hopscope.circuits.rules import Uniform, selected
 from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.models.sites import described
@@ -124,9 +124,8 @@ def _by_role(task: Task, rows: Rows, batch: Batch) -> dict[str, Tensor]:
         for value in values if len(values) <= _MOST_VALUES else ():
             name = told.get(value) or f"{role} {value}"
             name = f"{role} {name}" if name in found or name == POSITION else name
-            found[name] = resampled(batch.inputs, batch.roles[role] == value, size)
-    everywhere = torch.ones(batch.inputs.shape[:3], dtype=torch.bool, device=batch.inputs.device)
-    return found or {"inputs": resampled(batch.inputs, everywhere, size)}
+            found[name] = resampled(batch.inputs, selected(batch, {role: value}), size)
+    return found or {"inputs": resampled(batch.inputs, selected(batch, {}), size)}
 
 
 def resampled(inputs: Tensor, here: Bool[Tensor, "1 batch position"], carried: int) -> Tensor:

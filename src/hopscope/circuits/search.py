@@ -73,11 +73,9 @@ class Search:
             passed[mode] = self.execution.under(base, changes)
             used[mode] = self.criterion.budget_used(mode, passed[mode].predictions)
             if not used[mode] <= most:
-                break
-        else:
-            return State(passed, used, set())
-        state.failed.add(known)
-        return None
+                state.failed.add(known)
+                return None
+        return State(passed, used, set())
 
     # Steps of the search.
 

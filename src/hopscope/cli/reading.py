@@ -88,7 +88,7 @@ def report(paths: Positional[tuple[Path, ...]], index: bool = False, to: Path | 
         runs = [RunFolder.opened(path) for path in paths]
         for run in runs:
             api.conclude_again(run)
-        text, file = page.pages(runs), to or (runs[0].path if len(runs) == 1 else Path()) / "report.html"
+        text, file = page.page(*runs), to or (runs[0].path if len(runs) == 1 else Path()) / "report.html"
     if to is None and not index and len(paths) == 1:
         runs[0].write("report.html", text)
     else:

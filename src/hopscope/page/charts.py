@@ -8,7 +8,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from textwrap import wrap
+from typing import Any
 
 import pandas as pd
 
@@ -16,10 +17,8 @@ from hopscope.errors import UserError
 from hopscope.page import facts
 from hopscope.page.facts import CONFIGURATION, PLACE, Estimate, Facts, missing
 from hopscope.page.theme import CATEGORY, chart
+from hopscope.runs import Evidence
 from hopscope.runs.folder import listed
-
-if TYPE_CHECKING:
-    from hopscope.runs import Evidence
 
 Row = dict[str, Any]
 Spec = dict[str, Any]
@@ -46,7 +45,7 @@ class Chosen:
         facts: of the evidence; `title`: of the axis of values; `levels`: label → value of its lines.
     """
 
-    def __init__(self, drawing: Any, evidence: "Evidence"):
+    def __init__(self, drawing: Any, evidence: Evidence):
         self.drawing, self.shown, self.facts = drawing, drawing.shown, Facts(evidence)
         self.what = f"figure {drawing.shape} of {', '.join(map(repr, drawing.metrics))}"
         self.numeric, self.labels = False, dict[str, list[Any]]()
@@ -102,7 +101,7 @@ class Chosen:
         column = [labels[None if missing(each) else each] for each in frame.get(name, ())]
         return frame.assign(**{role: column})
 
-    def _levels(self, evidence: "Evidence") -> dict[str, float]:
+    def _levels(self, evidence: Evidence) -> dict[str, float]:
         given = self.shown.get("levels", {})
         found = dict(given(evidence) if callable(given) else given)
         if self.drawing.shape == "cells" or "rows" in self.shown or "part" in self.shown:
@@ -132,7 +131,7 @@ class Chosen:
         return (first, last) if clipped else (min([first, *every]), max([last, *every]))
 
 
-def drawn(drawing: Any, evidence: "Evidence") -> tuple[Spec, str, str]:
+def drawn(drawing: Any, evidence: Evidence) -> tuple[Spec, str, str]:
     """The Vega-Lite specification of a figure, its caption, and what it shows for those who cannot see it.
 
     Where there is nothing to show, words stand in the chart's place.
@@ -325,12 +324,9 @@ def _number(row: Row, chosen: Chosen, digits: int = 3) -> str:
 
 def _broken(label: Any, longest: int = 30) -> str:
     """A label cut at spaces into lines of about equal length, with `|` between them."""
-    text, cut = str(label), [""]
-    most = len(text) / max(1, -(-len(text) // longest)) + 4
-    for word in text.split(" "):
-        joined = f"{cut[-1]} {word}".strip()
-        cut = [*cut[:-1], joined] if not cut[-1] or len(joined) <= most else [*cut, word]
-    return "|".join(cut)
+    text = str(label)
+    most = len(text) // max(1, -(-len(text) // longest)) + 4
+    return "|".join(wrap(text, most, break_long_words=False, break_on_hyphens=False))
 
 
 def _known(chosen: Chosen, ends: Ends) -> list[Row]:

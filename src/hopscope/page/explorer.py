@@ -1,9 +1,8 @@
 """What explorer and circuit player show: written by measures into the run's folder, read again without torch.
 
-`explored` takes a checkpoint of an ensemble and its task: attention patterns and answers of a few held-out samples.
-`circuit` takes what was read of a member and its checkpoints: the circuit, how it formed, and one worked example.  Both
-return arrays by name, `about` among them: JSON as bytes.  A measure saves them as `explorer-MEMBER` or `circuit-MEMBER`
-and gives a row with that member, the metric `explorer` or `circuit`, and the file `explorer-MEMBER.about`.
+`explored` and `circuit` return arrays by name, `about` among them: JSON as bytes.  A measure saves them as
+`explorer-MEMBER` or `circuit-MEMBER` and gives a row with that member, the metric `explorer` or `circuit`,
+and the file `explorer-MEMBER.about`.
 """
 
 import base64
@@ -57,24 +56,20 @@ def explored(ensemble: "Transformer", task: "Task", member: int = 0, samples: in
         `patterns` `[sample, layer, head, query, key]` (255 is attention 1), `predictions` `[sample, readout, output]`,
         and `costs` `[layer, head]`: by how much the loss on these samples rises without a head.
     """
-    import torch
-
+    from hopscope.circuits.interventions import AblateHead
     from hopscope.tasks import counted
 
-    model = ensemble.select([member]) if ensemble.members is not None else ensemble
+    model = ensemble.select([member])
     batch, words, _ = _worked(task, samples, model.config.causal)
     config, found, targets = model.config, model.cache(batch.inputs), batch.targets[0]
-    layers, heads, size = range(config.layers), range(config.heads), config.length
-    maps = [found[_PATTERN.format(layer)].reshape(-1, len(heads), size, size) for layer in layers]
-    predictions = found["predictions"].reshape(1, len(words), len(config.readout_positions), -1)
+    layers, heads, predictions = range(config.layers), range(config.heads), found["predictions"]
 
     def loss(predictions: Any) -> float:
         return float(task.parts(predictions, batch)["loss"])
 
     def cost(layer: int, head: int) -> float:
-        site, gone = f"blocks.{layer}.attn.hook_z", torch.tensor([head])
-        without = model.intervene(batch, {site: lambda each: each.index_fill(-2, gone.to(each.device), 0.0)})
-        return loss(without.reshape(predictions.shape)) - loss(predictions)
+        without = model.intervene(batch, AblateHead(layer=layer, heads=(head,), by="zero"))
+        return loss(without) - loss(predictions)
 
     if not targets.is_floating_point():
         targets = targets.where(counted(batch)[0], -1)
@@ -86,7 +81,7 @@ def explored(ensemble: "Transformer", task: "Task", member: int = 0, samples: in
         "about": _json({"shape": {"config": shape, "layout": layout}, **_told(task), "roles": words}),
         "inputs": batch.inputs[0].cpu().numpy(),
         "targets": targets.cpu().numpy(),
-        "patterns": np.stack([_bytes(each) for each in maps], 1),
+        "patterns": np.stack([_bytes(found[_PATTERN.format(layer)][0]) for layer in layers], 1),
         "predictions": predictions[0].cpu().numpy().astype(np.float32),
         "costs": np.array([[cost(layer, head) for head in heads] for layer in layers]),
     }
@@ -110,17 +105,14 @@ def circuit(reading: "Reading", models: "Sequence[tuple[int, Transformer]]", tas
 
     config, heads, maps = models[-1][1].config, reading.circuit.heads, list[Array]()
     curves: dict[str, list[float]] = {}
-    sites, size = [_PATTERN.format(layer) for layer in {layer for layer, _ in heads}], config.length
+    sites = [_PATTERN.format(layer) for layer in {layer for layer, _ in heads}]
     (batch, (roles,), grammar), held = _worked(task, 1, config.causal), held_out(task, CASES)
 
     def watched() -> "Iterator[tuple[int, Transformer]]":
         for step, model in models:
-            single = model.members is None
-            found = model.cache(batch.inputs[0] if single else batch.inputs, sites)
-            own = [found[_PATTERN.format(layer)].reshape(-1, size, size)[head] for layer, head in heads]
-            maps.append(np.array([*map(_bytes, own)], np.uint8).reshape(-1, size, size))
-            predictions = model(held.inputs[0])[None] if single else model(held.inputs)
-            for name, loss in losses(task, predictions.detach(), held).items():
+            found = model.cache(batch.inputs[0], sites)
+            maps.append(np.stack([_bytes(found[_PATTERN.format(layer)][0, head]) for layer, head in heads]))
+            for name, loss in losses(task, model(held.inputs[0])[None].detach(), held).items():
                 name = re.sub(r"^step_(?=\d+$)", "x_", name.removeprefix("loss_"))
                 curves.setdefault(name, []).append(round(float(loss), 4))
             yield step, model
@@ -145,11 +137,12 @@ def circuit(reading: "Reading", models: "Sequence[tuple[int, Transformer]]", tas
     chain = batch.roles["chain"][0, 0].tolist() if "chain" in batch.roles else [-1] * len(roles)
     told = zip(roles, _labels(task, batch), chain, strict=True)
     tokens = [{"role": role, "label": label, "chain": own} for role, label, own in told]
+    numbers = {role: int(next(filter(str.isdecimal, role.split()), 0)) for role in roles}
     about = {name: getattr(reading, name) for name in ("verdict", "learned", "threshold", "loss", "random")}
     learned = {re.sub(r"^(?:step_)?(?=\d+$)", "x_", name) for name in reading.learned}
     about |= {
         "curves": {name: each for name, each in curves.items() if name in learned and np.isfinite(each).all()},
-        "layers": config.layers, "heads": config.heads, "columns": sorted(dict.fromkeys(roles), key=_natural),
+        "layers": config.layers, "heads": config.heads, "columns": sorted(numbers, key=numbers.__getitem__),
         "tokens": tokens,
         "readout": [*dict.fromkeys(roles[place] for place in config.readout_positions)], "paths": paths,
         "steps": [step for step, _ in models], "mapped": [f"{layer}.{head}" for layer, head in heads],
@@ -219,10 +212,6 @@ def _targets(path: Any) -> list[dict[str, Any]]:
             for word, rule, share in told]  # fmt: skip
 
 
-def _natural(role: str) -> int:
-    return int(next((word for word in role.split() if word.isdecimal()), 0))
-
-
 def _json(value: Any) -> Array:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=list)
     return np.frombuffer(text.encode(), np.uint8)
@@ -243,11 +232,9 @@ def models(run: "RunFolder", evidence: "Evidence") -> list[dict[str, Any]]:
     first = {evidence.configurations[member]: member for member in reversed(order)}
     for at, member in enumerate([*dict.fromkeys([*reversed(first.values()), *order])][:MOST_MODELS]):
         steps = spread(sorted(files[member]), MOST_OTHERS if at else MOST_CHECKPOINTS)
-        every = {step: _arrays(evidence, files[member][step], f"{EXPLORER}-{member}") for step in steps}
+        every = [(step, _arrays(evidence, files[member][step], f"{EXPLORER}-{member}")) for step in steps]
         # A member may overflow at a checkpoint, and be seen to have diverged a step later.
-        arrays = {
-            step: own for step, own in every.items() if all(np.isfinite(each).all() for each in own.values())
-        }
+        arrays = {step: own for step, own in every if all(np.isfinite(each).all() for each in own.values())}
         if not (steps := [*arrays]):
             continue
         last, (unit, place) = arrays[steps[-1]], units.get(member, (None, 0))

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -12,11 +12,8 @@ from hopscope.claims.claim import Interval
 from hopscope.claims.intervals import estimate as bootstrap
 from hopscope.claims.verdict import counted
 from hopscope.errors import UserError
-from hopscope.runs.evidence import COLUMNS
+from hopscope.runs.evidence import COLUMNS, Evidence
 from hopscope.runs.folder import listed
-
-if TYPE_CHECKING:
-    from hopscope.runs import Evidence
 
 CONFIGURATION = "configuration"
 
@@ -67,7 +64,7 @@ class Estimate(NamedTuple):
 class Facts:
     """What figures and pages ask of one evidence table."""
 
-    def __init__(self, evidence: "Evidence"):
+    def __init__(self, evidence: Evidence):
         self.evidence = evidence
 
     @cached_property
@@ -91,8 +88,8 @@ class Facts:
         if name in self.members:
             values = [None if missing(value) else value for value in self.members[name]]
             for value in different(values):
-                own = [at for at, each in zip(every, values, strict=True) if each == value]
-                found[label_of(name, value)] = found.get(label_of(name, value), []) + own
+                own = (at for at, each in zip(every, values, strict=True) if each == value)
+                found.setdefault(label_of(name, value), []).extend(own)
         elif (fixed := self.setting(name)) is not None:
             found[label_of(name, fixed[0])] = every
         else:
@@ -178,8 +175,7 @@ class Facts:
             own = own if isinstance(own, Mapping) else floors if metric == "loss" else {}
             found.append({name: value for name, value in own.items() if not isinstance(value, Mapping)})
         first = found[0] if found else {}
-        shared = [name for name, value in first.items() if all(each.get(name) == value for each in found)]
-        return {name: first[name] for name in shared}
+        return {name: first[name] for name in first if all(each.get(name) == first[name] for each in found)}
 
 
 def at_last_step(frame: pd.DataFrame) -> pd.DataFrame:

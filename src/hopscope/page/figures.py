@@ -8,7 +8,7 @@ module loads no chart library, so a study's file that names its figures is liste
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from hopscope.config import unknown_field
@@ -185,8 +185,7 @@ def named(figures: "Iterable[Figure | Callable[[Evidence], Any]]") -> list[Figur
             raise UserError(f"figures: expected {wanted}, {words}")
         doc = " ".join((each.__doc__ or "").split())
         figure = each if isinstance(each, Figure) else Figure(name, each, doc)
-        numbered = (f"{figure.name}-{number}" for number in count(2))
-        if figure.name in found:
-            figure = replace(figure, name=next(each for each in numbered if each not in found))
-        found[figure.name] = figure
+        names = chain([figure.name], (f"{figure.name}-{number}" for number in count(2)))
+        free = next(each for each in names if each not in found)
+        found[free] = replace(figure, name=free)
     return [*found.values()]

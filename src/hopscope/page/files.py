@@ -13,16 +13,14 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hopscope.errors import HopscopeError, UserError
 from hopscope.page.charts import drawn
 from hopscope.page.figures import Drawing, Figure, named
 from hopscope.page.theme import CATEGORY, chart, colours
+from hopscope.runs import Evidence, RunFolder
 from hopscope.runs.checkpoint import remove, write_atomic
-
-if TYPE_CHECKING:
-    from hopscope.runs import Evidence, RunFolder
 
 Spec = dict[str, Any]
 
@@ -41,7 +39,7 @@ class Shown(NamedTuple):
     alt: str
 
 
-def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evidence: "Evidence") -> None:
+def write_figures(run: RunFolder, figures: Iterable[Callable[..., Any]], evidence: Evidence) -> None:
     """Draw figures into `figures/NAME.vl.json`, `.csv`, `.svg` and `.png`; those that stand already are left alone.
 
     Figures that are not given go.  A name has one colour on all.  `UserError`: one cannot be drawn; it is named.
@@ -67,14 +65,14 @@ def write_figures(run: "RunFolder", figures: Iterable[Callable[..., Any]], evide
             remove(run.path / f"figures/{name}.{kind}")
 
 
-def shown(figure: Figure, evidence: "Evidence") -> Shown:
+def shown(figure: Figure, evidence: Evidence) -> Shown:
     """A figure as the page draws it, without files."""
     spec, table, caption, alt = _made(figure, evidence)
     _coloured([spec])
     return Shown(figure.name, _with_data(spec, table), caption, alt)
 
 
-def read_figures(run: "RunFolder") -> list[Shown]:
+def read_figures(run: RunFolder) -> list[Shown]:
     """The figures of a run's folder, in the order in which the study names them.
 
     `UserError`: a file is missing or altered, or asks for any data but its own.
@@ -94,7 +92,7 @@ def read_figures(run: "RunFolder") -> list[Shown]:
     return [each for *_, each in sorted(found)]
 
 
-def _made(figure: Figure, evidence: "Evidence") -> tuple[Spec, str, str, str]:
+def _made(figure: Figure, evidence: Evidence) -> tuple[Spec, str, str, str]:
     # The specification, which names its data; these as CSV; and the words of its study, or else of its shape.
     try:
         if isinstance(figure.draw, Drawing):

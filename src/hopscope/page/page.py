@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import jinja2
@@ -28,10 +28,9 @@ from hopscope.page.story import Story
 from hopscope.page.template import Held, fill, tie
 from hopscope.page.theme import packaged, style_sheet, variables
 from hopscope.page.verdicts import SIGNS, Row, row_of, state_of, tally
-
-if TYPE_CHECKING:
-    from hopscope.runs import Evidence, RunFolder
-    from hopscope.study.load import Loaded
+from hopscope.runs import Evidence, RunFolder
+from hopscope.study.jobs import job_of, task_of
+from hopscope.study.load import Loaded
 
 ABOUT = "page.json"
 """What the page needs of a study besides the run: its template, the task's words, and the floors."""
@@ -48,16 +47,12 @@ View = dict[str, Any]
 """One run as the templates see it: `anchor` begins its ids, `rows` are its claims, `ways` lead to what can be tried."""
 
 
-def page(run: "RunFolder") -> str:
+def page(*runs: RunFolder) -> str:
     """The page of a run, as one HTML file; of an unfinished one, what there is and what is missing.
 
+    Of several runs: claims side by side, losses in one chart, what differs, and the runs themselves.
     `UserError`: a file is missing or damaged, or the study's template asks for what is not there.
     """
-    return pages([run])
-
-
-def pages(runs: "Sequence[RunFolder]") -> str:
-    """One page of several runs: claims side by side, losses in one chart, what differs, and the runs themselves."""
     if not runs:
         raise UserError("report: expected at least one run, found none; name the folder of a run")
     views = [_view(run, f"run-{at}") for at, run in enumerate(runs, start=1)]
@@ -76,7 +71,7 @@ def pages(runs: "Sequence[RunFolder]") -> str:
     return _page("page.html", title, scripts, command=command, together=together, **named)
 
 
-def write_page(run: "RunFolder", loaded: "Loaded") -> None:
+def write_page(run: RunFolder, loaded: Loaded) -> None:
     """Write what a study says of a finished run: its figures, what its page needs, and `report.html`.
 
     `UserError`: a figure or the template cannot be made; the message names it.
@@ -88,7 +83,7 @@ def write_page(run: "RunFolder", loaded: "Loaded") -> None:
     run.write("report.html", page(run))
 
 
-def index(runs: "Iterable[RunFolder]", folder: Path) -> str:
+def index(runs: Iterable[RunFolder], folder: Path) -> str:
     """A page that lists runs, with links to their pages as seen from a folder."""
     rows = sorted((_listed(run, folder) for run in runs), key=lambda row: (row["study"], row["name"]))
     return _page("index.html", f"Hopscope: {counted(len(rows), 'run')}", [], rows=rows)
@@ -97,7 +92,7 @@ def index(runs: "Iterable[RunFolder]", folder: Path) -> str:
 # One run.
 
 
-def _view(run: "RunFolder", anchor: str) -> View:
+def _view(run: RunFolder, anchor: str) -> View:
     config, held, specs, scripts = run.config, Held(), dict[str, Any](), set[str]()
     known = json.loads(run.read(ABOUT)) if (run.path / ABOUT).is_file() else {}
     study, preset, identity = config["study"], config.get("preset") or "", config.get("identity") or {}
@@ -150,9 +145,7 @@ def _view(run: "RunFolder", anchor: str) -> View:
     }  # fmt: skip
 
 
-def _evidence(run: "RunFolder", known: Mapping[str, Any], finished: bool = True) -> "Evidence":
-    from hopscope.runs import Evidence
-
+def _evidence(run: RunFolder, known: Mapping[str, Any], finished: bool = True) -> Evidence:
     if not finished:
         losses = (row for unit in run.units for row in unit.rows() if row["metric"] == "loss")
         return Evidence.of(losses, run.members, run.config)
@@ -161,10 +154,8 @@ def _evidence(run: "RunFolder", known: Mapping[str, Any], finished: bool = True)
     return evidence
 
 
-def _about(run: "RunFolder", loaded: "Loaded") -> dict[str, Any]:
+def _about(run: RunFolder, loaded: Loaded) -> dict[str, Any]:
     # What the page needs of the study, so that it can be built again without the study's file.
-    from hopscope.study.jobs import job_of, task_of
-
     study, folder = loaded.study, loaded.file.parent if loaded.file else Path()
     beside = [path for path in folder.glob("*.md.j2") if path.is_file()] if loaded.file else []
     parts = {path.name: _text(path) for path in beside}
@@ -231,9 +222,8 @@ def _compared_chart(views: Sequence[View]) -> Shown | None:
     return shown(made, next(iter(known.values())))
 
 
-def _listed(run: "RunFolder", folder: Path) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(("study", "preset", "words", "link"), "")
-    row |= {"name": run.path.name, "tally": []}
+def _listed(run: RunFolder, folder: Path) -> dict[str, Any]:
+    row: View = {"name": run.path.name, "study": "", "preset": "", "words": "", "link": "", "tally": []}
     try:
         row |= {"study": run.config["study"], "preset": run.config.get("preset") or ""}
         if run.is_concluded:

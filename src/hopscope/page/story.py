@@ -8,22 +8,20 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from hopscope.claims.verdict import counted
 from hopscope.errors import UserError
 from hopscope.page import facts
 from hopscope.page.facts import CONFIGURATION, Facts, format_number, missing, written
+from hopscope.page.files import Shown
+from hopscope.page.template import Held
+from hopscope.page.verdicts import Row
+from hopscope.runs import Evidence
 from hopscope.runs.folder import listed
 from hopscope.tasks.task import LEARNED
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from hopscope.page.files import Shown
-    from hopscope.page.template import Held
-    from hopscope.page.verdicts import Row
-    from hopscope.runs import Evidence
 
 _NUMBERS = ("mean", "low", "high", "lowest", "highest")
 _SPECIAL = re.compile(r"([*_`\[\]<>#|\\])")
@@ -70,8 +68,8 @@ class Story:
     """
 
     def __init__(
-        self, evidence: "Evidence", about: Mapping[str, Any], claims: "Sequence[Row]", figures: "Sequence[Shown]",
-        blocks: Mapping[str, Callable[..., Any]], held: "Held",
+        self, evidence: Evidence, about: Mapping[str, Any], claims: Sequence[Row], figures: Sequence[Shown],
+        blocks: Mapping[str, Callable[..., Any]], held: Held,
     ):  # fmt: skip
         """`blocks` make HTML: `figure`, `table`, `claims`, `explorer` and `circuits`; `about` is told of the study."""
         self._facts, self._evidence, self._about, self._claims = Facts(evidence), evidence, about, claims
@@ -164,12 +162,11 @@ class Story:
         values, key = self._last(metric, where)
         labels = self._evidence.configurations
         values = values[values.index.isin(labels)]
-        count, known = 0, bool(len(values))
-        for member, value in values.items():
-            floors = self._facts.floors(metric, [labels[member]]).values()
-            lowest = min((each for each in floors if each > 0), default=None)
-            bound = below if below is not None else None if lowest is None else LEARNED * lowest
-            known, count = known and bound is not None, count + (bound is not None and value < bound)
+        floors = [self._facts.floors(metric, [labels[member]]).values() for member in values.index]
+        lowest = [min((each for each in own if each > 0), default=math.nan) for own in floors]
+        bounds = [LEARNED * each if below is None else below for each in lowest]
+        count = sum(value < bound for value, bound in zip(values, bounds, strict=True))
+        known = bool(bounds) and not any(map(math.isnan, bounds))
         words = f"{below:g}" if below is not None else "a third of the lowest floor"
         return self._counted(count, len(values), known, f"members below {words} of {key}")
 
@@ -260,7 +257,7 @@ class Story:
         """Every figure that the template has not shown before."""
         return "".join(self.figure(name) for name in self._figures if name not in self._drawn)
 
-    def _figure(self, name: str, caption: str = "", alt: str = "") -> "Shown":
+    def _figure(self, name: str, caption: str = "", alt: str = "") -> Shown:
         found = self._known("figure", name, self._figures)
         self._drawn.add(name)
         return found._replace(caption=caption or found.caption, alt=self.held.plain(alt) or found.alt)
@@ -318,7 +315,7 @@ class Story:
             raise UserError(f"{kind}: expected one of {names}, found {name!r}")
         return found[name]
 
-    def _last(self, metric: str, where: Mapping[str, Any]) -> "tuple[pd.Series, str]":
+    def _last(self, metric: str, where: Mapping[str, Any]) -> tuple[pd.Series, str]:
         told = (f"{name} = {written(value)}" for name, value in where.items() if value is not None)
         key = f"{', '.join([f'metric = {metric}', *told])}, last step"
         return self._facts.last(metric, f"{metric!r}", **where), key
@@ -346,7 +343,7 @@ class Story:
         return found
 
 
-def _claim(row: "Row") -> Told:
+def _claim(row: Row) -> Told:
     verdict = row.verdict
     said = {"statement": verdict.statement, "words": verdict.words, "here": row.here, "of_source": row.source}
     told = {name: getattr(verdict, name) for name in ("id", "verdict", "leaning")} | {"state": row.state}

@@ -8,17 +8,17 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from hopscope.errors import UserError
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
 
 # Characters for private use: a number, and a block, by their places.
 _NUMBER, _BLOCK = re.compile("\ue000(\\d+)\ue001"), re.compile("(?:<p>)?\ue002(\\d+)\ue003(?:</p>)?")
@@ -26,6 +26,7 @@ _PRIVATE = re.compile("[\ue000-\ue003]")
 _UNTIED = re.compile(r"(?<=[≤≥<>=±|−]) (?=\d)|(?<=\d) (?=%)|(?<=\b[A-Za-z]) (?=[≤≥<>=] \d)")
 _TAGS = r"(?:\{%(?:(?!%\}).)*%\}|\{#(?:(?!#\}).)*#\})"
 _TAG_LINE = re.compile(rf"^[ \t]*((?:{_TAGS}[ \t]*)+)\r?\n", re.MULTILINE | re.DOTALL)
+_LAST_END = re.compile(r"([-+]?[%#]\})[ \t]*$")
 
 
 class Section(NamedTuple):
@@ -90,7 +91,7 @@ class Held:
                 found.append(Section(next(name for name in names if name not in taken), words, html, folded))
         return title, question, found
 
-    def _rendered(self, tokens: "Sequence[Token]") -> Markup:
+    def _rendered(self, tokens: Sequence[Token]) -> Markup:
         for token in _all(tokens):
             for name, value in token.attrs.items():
                 token.attrs[name] = self.plain(str(value))
@@ -111,32 +112,25 @@ class Held:
         return self._numbers[int(found[1])] if int(found[1]) < len(self._numbers) else ("", "")
 
 
-def _parts(tokens: "Sequence[Token]") -> "Iterator[tuple[int, str, list[Token]]]":
+def _parts(tokens: Sequence[Token]) -> Iterator[tuple[int, str, Sequence[Token]]]:
     # Level and words of every heading of one or two signs, with what follows it; first what stands before all of them.
-    level, heading, body, at = 0, "", list["Token"](), 0
-    while at < len(tokens):
-        token = tokens[at]
-        if token.type == "heading_open" and token.level == 0 and token.tag in ("h1", "h2"):
-            yield level, heading, body
-            level, heading, body, at = int(token.tag[1]), _words(tokens[at + 1]), [], at + 3
-        else:
-            body.append(token)
-            at += 1
-    yield level, heading, body
+    opening = ("heading_open", 0, "h1"), ("heading_open", 0, "h2")
+    starts = [at for at, each in enumerate(tokens) if (each.type, each.level, each.tag) in opening]
+    yield 0, "", tokens[: starts[0] if starts else None]
+    for start, end in pairwise([*starts, len(tokens)]):
+        yield int(tokens[start].tag[1]), _words(tokens[start + 1]), tokens[start + 3 : end]
 
 
-def _words(token: "Token") -> str:
+def _words(token: Token) -> str:
     return "".join(" " if each.type == "softbreak" else each.content for each in token.children or []).strip()
 
 
-def _all(tokens: "Sequence[Token]") -> "list[Token]":
+def _all(tokens: Sequence[Token]) -> list[Token]:
     return [each for token in tokens for each in (token, *_all(token.children or []))]
 
 
 @cache
-def _reader() -> "MarkdownIt":
-    from markdown_it import MarkdownIt
-
+def _reader() -> MarkdownIt:
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     # A page fetches nothing, so it has no pictures; indented text is a condition's body, and no code.
     reader.disable(["image", "code"])
@@ -155,8 +149,6 @@ def fill(text: str, name: str, names: Mapping[str, Any], parts: Callable[[str], 
 
     `UserError`: it cannot be read or filled in; the message names the line.
     """
-    import jinja2
-    from jinja2.sandbox import SandboxedEnvironment
 
     class Sandbox(SandboxedEnvironment):
         # Fields come before methods: `task.fields.values` is the field of a task, not a method of its dictionary.
@@ -186,19 +178,12 @@ def fill(text: str, name: str, names: Mapping[str, Any], parts: Callable[[str], 
 def _without_tag_lines(text: str) -> str:
     # Line breaks behind nothing but tags move into these: a condition between two lines of a paragraph must not part
     # it, and every line keeps its number.
-    def moved(found: re.Match[str]) -> str:
-        tags = found[1].rstrip()
-        end = 3 if tags[-3] in "-+" else 2
-        return f"{tags[:-end]}\n{tags[-end:]}"
-
-    return _TAG_LINE.sub(moved, text)
+    return _TAG_LINE.sub(lambda found: _LAST_END.sub(r"\n\1", found[1]), text)
 
 
 def _place(error: Exception, name: str) -> str:
     # The template, or the part that it includes, and the line: Jinja's traceback has it.
     frames = traceback.extract_tb(error.__traceback__)
-    known = [frame for frame in frames if frame.filename.endswith(("<template>", ".j2"))]
-    if not known:
-        return f"{name}, line ?"
-    file = known[-1].filename
-    return f"{name if file == '<template>' else file}, line {known[-1].lineno or '?'}"
+    known = [(each.filename, each.lineno) for each in frames if each.filename.endswith(("<template>", ".j2"))]
+    file, line = known[-1] if known else ("<template>", None)
+    return f"{name if file == '<template>' else file}, line {line or '?'}"

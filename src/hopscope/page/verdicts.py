@@ -2,13 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hopscope.claims.claim import Criterion
-from hopscope.claims.verdict import of_part, pointing
-
-if TYPE_CHECKING:
-    from hopscope.claims.verdict import Judgement, Verdict
+from hopscope.claims.verdict import Judgement, Verdict, of_part, pointing
 
 SIGNS = {"good": "✓", "bad": "✕", "open": "?", "none": "–"}
 """A sign for each state, so that none is told by colour alone."""
@@ -39,12 +36,12 @@ class Row(NamedTuple):
     facts: list[tuple[str, list[str]]]
 
 
-def state_of(judgement: "Judgement | None") -> str:
+def state_of(judgement: Judgement | None) -> str:
     """The state of a judgement, or of none."""
     return _STATES[pointing(judgement)] if judgement else "none"
 
 
-def row_of(verdict: "Verdict") -> Row:
+def row_of(verdict: Verdict) -> Row:
     """A claim, written out."""
     here, _, numbers = verdict.here_words.partition(": ")
     if len(here) > _LONGEST:
@@ -68,13 +65,13 @@ def row_of(verdict: "Verdict") -> Row:
     return Row(verdict, state_of(verdict.here), here, numbers, verdict.source_words, brief, asked, facts)
 
 
-def tally(verdicts: "Iterable[Verdict]") -> list[tuple[str, int, str]]:
+def tally(verdicts: Iterable[Verdict]) -> list[tuple[str, int, str]]:
     """State, number of claims in it, and its words, for each state that occurs."""
     counts = Counter(state_of(each.here) for each in verdicts)
     return [(each, counts[each], words) for each, words in _TALLY.items() if counts[each]]
 
 
-def _listed(values: Iterable[Any], verdict: "Verdict", part: str) -> str:
+def _listed(values: Iterable[Any], verdict: Verdict, part: str) -> str:
     criterion = Criterion.of_json(of_part(verdict.threshold, part))
     pairs = [each if isinstance(each, list) else [each] for each in values]
     texts = [criterion.show(*(float(one) for one in each if one is not None)) or "–" for each in pairs]
