@@ -5,6 +5,7 @@ import torch
 
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.history import clamp, controls, formation, trained_again
+from hopscope.circuits.interventions import ReplacePattern
 from hopscope.circuits.plants import chain_plants
 from hopscope.circuits.reader import Reader, ReaderConfig, read
 from hopscope.errors import UserError
@@ -53,6 +54,23 @@ def test_controls_are_rows_of_heads_that_read_nothing(plant, circuit):
         for layer, head, role in execution.reachable
     ]
     assert controls(circuit.paths, [Circuit(paths=tuple(every))], execution) is None
+
+
+@pytest.mark.parametrize(
+    ("members", "by", "words"),
+    [
+        ([0, 0], "uniform", "member: expected an ensemble of one"),
+        ([0], "history", "clamps: expected no pattern"),
+    ],
+)
+def test_what_cannot_be_clamped_is_told(plant, members, by, words):
+    several = Transformer.initial(plant.model.config, torch.tensor([3])).select(members)
+    with pytest.raises(UserError, match=words):
+        trained_again(several, TRAINING, {"one": [ReplacePattern(layer=0, by=by)]}, steps=1, every=1)
+
+
+def test_the_order_in_which_paths_are_written_does_not_count(circuit):
+    assert Circuit(paths=circuit.paths[::-1]) == circuit
 
 
 def test_a_run_without_a_clamp_repeats_the_training_and_one_with_it_does_not():

@@ -89,7 +89,9 @@ def row_of(value, batch, clean, sample, row, seen):
     alike = [other for other in range(SAMPLES) if has(batch, value.rows, other, row)]
     partner = int(batch.relations["past"][sample, row])
     if isinstance(value.by, Matrix | History | Learned):
-        whole = {"history": clean[alike, row].mean(0), "matrix": torch.tensor(MATRIX[row]), "learned": old}
+        given = torch.tensor(MATRIX[row])
+        given[[key for key in range(LENGTH) if key not in seen]] = 0.0
+        whole = {"history": clean[alike, row].mean(0), "matrix": given / given.sum() if given.any() else old, "learned": old}
         return whole[value.by.kind]
     if isinstance(value.by, TwoTargets):
         if partner not in seen:

@@ -73,6 +73,8 @@ def test_a_member_is_saved_and_opened_again(tmp_path):
     again, inputs = load(tmp_path / "new"), torch.randn(2, 7, 5)
     assert again.config == model.config and torch.equal(again(inputs), model(inputs))
     assert "* study: tiny" in (tmp_path / "new" / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(UserError, match=r"model: expected a single one, found 2 members; take .member\(0\)"):
+        save(model_of(members=2), tmp_path / "several", {})
     (tmp_path / "new" / "notes.txt").touch()
     with pytest.raises(UserError, match=r"expected a new folder, or an earlier export, found notes\.txt"):
         save(model, tmp_path / "new", {})

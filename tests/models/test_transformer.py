@@ -230,6 +230,15 @@ def test_a_member_knows_its_task():
         one.batch(5, "tests")
     with pytest.raises(UserError, match="member: expected some of 0 to 1, found"):
         ensemble.member(2)
+    with pytest.raises(UserError, match="indices: expected some of 0 to 1, found"):
+        ensemble.select([True, False])
+    assert ensemble.select(torch.tensor([1, 0])).seeds == (7, 3)
+    assert ensemble.double().member(0).readout.weight.dtype == torch.float64
+    cache = one.cache(one.batch(5).inputs, "blocks.0.attn.hook_pattern")
+    with pytest.raises(
+        UserError, match=r"expected one that was kept \(blocks.*\), found 'hook_embed'"
+    ):
+        cache["hook_embed"]
 
 
 def test_samples_of_an_exhaustive_set_and_of_a_pool():

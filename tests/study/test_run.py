@@ -322,6 +322,8 @@ def test_members_may_begin_from_given_weights(begun, study):
     evidence = trained(run, made)
     assert evidence.curve("loss").loc[0, :1].tolist() == pytest.approx([math.log(5)] * 2)
     assert all(run.units[n].weights(0)["readout.weight"].any() == (n > 1) for n in range(4))
+    with pytest.raises(UserError, match="start: expected a function of one argument, the job"):
+        study(start=lambda: None)
     wrong = study(start=lambda job: {"readout.weight": torch.zeros(3)})
     with pytest.raises(UserError, match="start: expected the weights of 1 members by name, found"):
         trained(begun(wrong), wrong)

@@ -376,6 +376,15 @@ def test_a_member_s_samples():
             batch.member(wrong)
 
 
+def test_what_a_batch_holds_is_its_own_and_a_single_model_has_losses():
+    task = Retrieval(steps=2, shares=(1.0, 0.5))
+    batch, alone = held_out(task, 5), held_out(task, 5).changed(lambda tensor: tensor[0])
+    before = losses(task, torch.zeros(1, *batch.targets.shape[1:]), batch)
+    assert losses(task, torch.zeros(alone.targets.shape), alone) == before
+    alone.weights.zero_()
+    assert losses(task, torch.zeros(1, *batch.targets.shape[1:]), held_out(task, 5)) == before
+
+
 def test_samples_of_a_task_and_a_use_are_checked_once():
     class Counted(Copy):
         shifts: list[int] = [1]  # which has no hash

@@ -271,6 +271,20 @@ def test_settings_are_put_back():
     ) > 0.0
 
 
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_what_a_notebook_turned_off_is_back_in_training(off, training):
+    usual = trained("autograd", training)[0].weights()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with off():
+            found = trained("autograd", training)[0]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(weight, usual[name]) for name, weight in found.weights().items())
+    sizes = {each.untyped_storage().size() // 4 - each.numel() for each in found.parameters()}
+    assert sizes == {0}, "weights are no views of a training's buffer"
+
+
 @pytest.mark.parametrize(("engine", "expected"), [("deep", 1), ("autograd", 2)])
 def test_an_engine_of_one_thread_has_one(engine, expected, training):
     before, seen = torch.get_num_threads(), []

@@ -65,7 +65,7 @@ class Circuit(Config):
         mean map are left out: they read by position alone.
         """
         depth: list[tuple[int, Path]] = []
-        for path in (path for path in self.paths if is_sharp(path.rule)):
+        for path in sorted((each for each in self.paths if is_sharp(each.rule)), key=lambda each: each.layer):
             read = [target.removeprefix("all ") for target in path.target.split(" + ")]
             # Of `match (item)` also the role of the token.
             of_match = [target.partition(" (")[2].removesuffix(")") for target in read if " (" in target]

@@ -18,7 +18,8 @@ from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar, Rows
 from hopscope.circuits.interventions import ReplacePattern
-from hopscope.circuits.rules import Learned, Roles, Uniform, is_sharp
+from hopscope.circuits.rules import History, Learned, Roles, Uniform, is_sharp
+from hopscope.errors import UserError
 from hopscope.models.layers import At
 from hopscope.models.sites import calling
 from hopscope.models.transformer import Transformer
@@ -99,6 +100,15 @@ def trained_again(
         Held-out losses: run → name of the loss → training step → value, first at the checkpoint; a run that diverged
         has no more of them.
     """
+    named = [(name, clamp.by) for name, several in clamps.items() for clamp in several]
+    if resting := [name for name, by in named if isinstance(by, Learned | History)]:
+        raise UserError(
+            f"clamps: expected no pattern of the model's own, which changes, found one in {resting[0]!r}"
+        )
+    if member.members != 1:
+        raise UserError(
+            f"member: expected an ensemble of one member (.select([number])), found {member.members}"
+        )
     runs, task, start = member.select([0] * len(clamps)), member.task, member.step
     assert task is not None and start is not None
     seeds, told = torch.tensor(runs.seeds)[:1], Rows.drawn(task, 0, "cpu")

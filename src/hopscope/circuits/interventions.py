@@ -108,7 +108,7 @@ class ReplacePattern(_OfHeads):
             found = [patterns(self.by, batch, causal)]
         new, exists = (torch.stack(each, 2) for each in zip(*found, strict=True))
         here = (here & exists)[..., None]
-        return {site: lambda pattern: torch.where(here, new, pattern)}
+        return {site: lambda pattern: torch.where(here, new.to(pattern.dtype), pattern)}
 
 
 class SwapAttention(_OfHeads):

@@ -84,10 +84,10 @@ class History(Config):
 
 
 class Matrix(Config):
-    """Weights `[query][key]`; each row is scaled to a sum of 1."""
+    """Weights `[query][key]`; each row is scaled to a sum of 1 over the keys that it may see."""
 
     kind: Literal["matrix"] = "matrix"
-    weights: tuple[tuple[float, ...], ...]
+    weights: tuple[tuple[Annotated[float, Field(ge=0.0)], ...], ...]
 
 
 class Learned(Config):
@@ -217,7 +217,7 @@ def _keys(rule: Rule, batch: Batch, causal: bool, own: Tensor | None, rows: Tens
         sizes = [len(row) for row in rule.weights]
         if sizes != [length] * length:
             raise UserError(f"matrix: expected shape {(length, length)}, found rows of {sizes} numbers")
-        found = torch.tensor(rule.weights, device=found.device)
+        found = torch.tensor(rule.weights, device=found.device).where(found, 0.0)
     elif isinstance(rule, Identity):
         found = found & (here[:, None] == here)
     elif isinstance(rule, Related):

@@ -119,11 +119,13 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
 def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) -> None:
     """Write a single model as a folder: in GPT-2's layout where that has it, else its state dict and `config.json`.
 
-    An earlier export in the folder is replaced, anything else there is a `UserError`; README.md tells what is known
-    `about` the model.
+    An earlier export in the folder is replaced; anything else there, or an ensemble, is a `UserError`.  README.md tells
+    what is known `about` the model.
     """
     from safetensors.torch import save as packed
 
+    if model.members is not None:
+        raise UserError(f"model: expected a single one, found {len(model)} members; take .member(0)")
     to, files = Path(folder), ("README.md", "config.json", "generation_config.json", "model.safetensors")
     strange = [path.name for path in to.iterdir() if path.name not in files] if to.is_dir() else []
     if strange or to.is_file():

@@ -1,7 +1,8 @@
 """Named sites of a forward pass: what they are called, what they hold, and functions that are called at them.
 
 Names and shapes are those of TransformerLens, without its hooks: a pass calls one function at every site and goes on
-with what it returns.  docs/api/models.md says what each holds.  An ensemble's tensors have a leading member axis.
+with what it returns.  docs/api/models.md says what each holds, and what differs.  An ensemble's tensors have a leading
+member axis.
 
 A post-norm model norms the stream itself, after each sum: there `hook_resid_mid` is the stream after the norm that
 follows attention, and `hook_resid_post` the one after the last norm of the layer, which is what the next layer reads.
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
+import torch
 from torch import Tensor
 
 from hopscope.errors import UserError
@@ -56,7 +58,7 @@ class Cache(dict[str, Tensor]):
     def __init__(self, names: Iterable[str] | None = None):
         """Keep these sites; by default all."""
         super().__init__()
-        self.names = None if names is None else frozenset(names)
+        self.names = None if names is None else frozenset([names] if isinstance(names, str) else names)
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
         """Keep the tensor of a site, if it is wanted."""
@@ -65,8 +67,7 @@ class Cache(dict[str, Tensor]):
         return tensor
 
     def __missing__(self, name: str) -> NoReturn:
-        check_sites([name], [*self])
-        raise KeyError(name)
+        raise UserError(f"site: expected one that was kept ({', '.join(self) or 'none was'}), found {name!r}")
 
     def __repr__(self) -> str:
         lines = (f"{name}  {list(tensor.shape)}" for name, tensor in self.items())
@@ -110,6 +111,8 @@ def calling(functions: Mapping[str, Sequence[SiteFunction]]) -> At:
 
 def described(value: object) -> str:
     """What a value is, in an error."""
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
     if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+        return f"{described(value.dtype)} {list(value.shape)}"
     return "None" if value is None else type(value).__name__

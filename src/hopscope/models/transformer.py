@@ -119,7 +119,7 @@ class Transformer(nn.Module):
         if not typed or not 1 <= shape[1 - axes] <= config.length:
             sizes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
             lead = f", with or without an axis of 1 or {members} members before" if members else ""
-            kind = "float32 vectors" if features else "int64 token ids"
+            kind = f"{described(types[0])} vectors" if features else "int64 token ids"
             raise UserError(f"inputs: expected {kind} [{sizes}]{lead}, found {described(inputs)}")
         # In an ensemble a wrong id would read another member's table.  Looked at where that costs no wait.
         at_hand = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -243,16 +243,21 @@ class Transformer(nn.Module):
         """Member `index` (counted from 0) as a plain module with its own copy of the weights."""
         return self._copy("member", [index], None)
 
-    def select(self, indices: Sequence[int]) -> "Transformer":
+    def select(self, indices: Sequence[int] | Tensor) -> "Transformer":
         """An ensemble of copies of some members (counted from 0); `UserError`: no such member, or none asked for."""
-        return self._copy("indices", [*indices], len(indices))
+        chosen = indices.tolist() if isinstance(indices, Tensor) else [*indices]
+        return self._copy("indices", chosen, len(chosen))
 
     def _copy(self, what: str, chosen: list[int], members: int | None) -> "Transformer":
-        if self.members is None or not chosen or not all(0 <= each < self.members for each in chosen):
+        numbers = all(isinstance(each, int) and not isinstance(each, bool) for each in chosen)
+        known = self.members is not None and numbers and all(0 <= each < self.members for each in chosen)
+        if self.members is None or not chosen or not known:
             have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"
             raise UserError(f"{what}: expected {have}, found {chosen}")
         with torch.device(self.readout.weight.device):
-            copy = Transformer(self.config, members).at_precision(self.precision)
+            copy = (
+                Transformer(self.config, members).to(self.readout.weight.dtype).at_precision(self.precision)
+            )
         picked = chosen[0] if members is None else chosen
         copy.load({name: weight[picked] for name, weight in self.weights().items()})
         seeds = self.seeds and [self.seeds[each] for each in chosen]

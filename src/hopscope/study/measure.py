@@ -58,15 +58,22 @@ class Measure:
             raise UserError(f"measure: expected {wanted}, found {self.name!r}; give name=…")
         if self.when not in get_args(When):
             raise _wrong(self, f"when to be one of {', '.join(get_args(When))}", repr(self.when))
-        try:
-            inspect.signature(self.function).bind(None)
-        except TypeError:
+        if not takes_one_argument(self.function):
             found = f"{self.name}{inspect.signature(self.function)}; let a function of the rest return the measure"
-            raise _wrong(self, "a function of one argument, the context", found) from None
+            raise _wrong(self, "a function of one argument, the context", found)
 
     def __call__(self, context: "Context") -> Any:
         """What the function gives."""
         return self.function(context)
+
+
+def takes_one_argument(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with one argument."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 Needs = Sequence[str | Measure]

@@ -16,7 +16,7 @@ from hopscope.config import Config, OneLine, check_seeds, given_of, in_words, un
 from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.runs.evidence import COLUMNS
-from hopscope.study.measure import in_order
+from hopscope.study.measure import in_order, takes_one_argument
 from hopscope.tasks.task import Task
 from hopscope.training.config import DEFAULT, CompletionName, Training, completed
 
@@ -155,6 +155,13 @@ class Study(BaseModel, metaclass=OneLine):
     @classmethod
     def _can_be_ordered(cls, measures: tuple[Any, ...]) -> tuple[Any, ...]:
         return in_order(measures)
+
+    @field_validator("start")
+    @classmethod
+    def _is_told_the_job(cls, start: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        if start is not None and not takes_one_argument(start):
+            raise ValueError("a function of one argument, the job")
+        return start
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -328,7 +328,7 @@ class _Sampler:
         if self.alike:
             return None
         if draws.stream != "train":
-            return self.weights[None, :1, None]
+            return self.weights[None, :1, None].clone()  # the caller's own
         if self.task.emphasis == "weights":
             stage = (draws.step[:, None] >= self.starts).sum(-1) - 1
             return self.weights[stage][None, :, None]

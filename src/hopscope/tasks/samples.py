@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hopscope import rng
 from hopscope.errors import UserError
-from hopscope.tasks.batch import NO_RELATION, Batch, Predictions
+from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.draws import USES, Draws, Seeds, Step
 from hopscope.tasks.task import Shape, Task
 
@@ -104,8 +104,15 @@ def by_member(found: Mapping[str, Any], members: int) -> dict[str, Float[Tensor,
     return dict(found)
 
 
-def losses(task: Task, predictions: Predictions, batch: Batch) -> dict[str, Float[Tensor, " member"]]:
-    """The task's parts and scores; of each group of the batch besides as `metric@group`, NaN of an empty one."""
+def losses(
+    task: Task, predictions: Float[Tensor, "*member batch readout output"], batch: Batch
+) -> dict[str, Float[Tensor, " member"]]:
+    """The task's parts and scores; of each group of the batch besides as `metric@group`, NaN of an empty one.
+
+    Of a single model both lack the member axis; then there is one number.
+    """
+    if not batch.batch_axis:
+        predictions, batch = predictions[None], batch.changed(lambda each: each[None])
 
     def measured(some: Tensor, of: Batch) -> dict[str, Tensor]:
         return by_member({**task.scores(some.detach(), of), **task.parts(some, of)}, len(some))

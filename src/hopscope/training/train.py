@@ -130,7 +130,7 @@ def train(
                 progress(loop.until(stop))
             keep(*loop.kept())
             per_step = (time.monotonic() - began) / (target - first)
-    return ensemble
+    return ensemble.select(range(len(ensemble)))  # with weights of their own, not views of one buffer
 
 
 class _Loop:
@@ -219,20 +219,22 @@ def arithmetic(threads: int | None = None, precision: str = "float32") -> Iterat
     """
     cuda, flushes = torch.backends.cuda.matmul, bool((torch.tensor([1e-30]) * 1e-10 == 0.0).all())
     before = flushes, torch.get_num_threads(), cuda.allow_bf16_reduced_precision_reduction
-    products = torch.get_float32_matmul_precision()
+    after = torch.get_float32_matmul_precision(), torch.get_default_dtype()
 
-    def use(flush: bool, threads: int, reduced: bool, products: str) -> None:
+    def use(flush: bool, threads: int, reduced: bool, products: str, dtype: torch.dtype) -> None:
+        torch.set_default_dtype(dtype)
         torch.set_flush_denormal(flush)
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(products)
         cuda.allow_bf16_reduced_precision_reduction = reduced
 
-    use(True, threads or before[1], False, "highest")
+    use(True, threads or before[1], False, "highest", torch.float32)
     cuda.allow_tf32 = precision == "tf32"
     try:
-        yield
+        with torch.inference_mode(False):  # with gradients, though a notebook may do without
+            yield
     finally:
-        use(*before, products)
+        use(*before, *after)
 
 
 @contextmanager
