@@ -77,11 +77,11 @@ def test_families_are_seeds_that_do_the_same_layer_after_layer():
         found += [of(each, (None, None, "step_1"), metric="checkpoint_loss", value=0.1)]
     planned = jobs.plan(load("circuits").study.chosen("smoke", {"seeds": 4}))
     evidence = Evidence.of(found, [member for job in planned for member in job.members])
-    doubling, by_hops = ("link", "q→1, 2→3"), ("link", "q→1", "q→2")
+    doubling, by_hops = (("link",), ("q→1", "2→3")), (("link",), ("q→1",), ("q→2",))
     assert families(evidence) == {doubling: [0, 1], by_hops: [2]}
     drawn = [(row["family"], row["layer that reads"], row["note"], row["value"]) for row in rows(evidence)]
     assert drawn[:2] == [("2 seeds (0, 1)", 1, "link", 0), ("2 seeds (0, 1)", 2, "q→1 2→3", 1)]
-    assert drawn[2:] == [("seed 2", at, done, 0) for at, done in enumerate(by_hops, 1)]
+    assert drawn[2:] == [("seed 2", at, *done, 0) for at, done in enumerate(by_hops, 1)]
 
 
 def test_a_cell_joins_what_a_row_does_and_breaks_lines():

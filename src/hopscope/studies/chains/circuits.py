@@ -260,16 +260,13 @@ def losses_before_reads(
     return of_each_read(evidence, "both", early)
 
 
-def of_paper(options: ChainOptions, **fields: Any) -> Claim:
-    """A claim of the paper about its few models."""
-    given = {"source_n": LEAST_MODELS, "seeds_needed": LEAST_MODELS, "kind": "existence", "trust": TRUST}
-    return Claim(**{**given, "at_scale": options.lacks, **fields})
+of_paper = partial(Claim, kind="existence", source_n=LEAST_MODELS, seeds_needed=LEAST_MODELS, trust=TRUST)
+"""A claim of the paper about its few models."""
 
 
 def loss_follows_heads(options: ChainOptions, **fields: Any) -> Claim:
     before = partial(losses_before_reads, options)
     return of_paper(
-        options,
         id="R12",
         statement="A symbol's loss falls because a head for it has formed.",
         source="paper §9.2",
@@ -280,8 +277,7 @@ def loss_follows_heads(options: ChainOptions, **fields: Any) -> Claim:
         kind="general",
         must=at_most(0.0),
         controls={"symbols whose loss fell after a head for them": partial(before, after=True)},
-        must_not=at_most(0.0),
-        rule="always",
+        at_scale=options.lacks,
         **fields,
     )
 

@@ -4,9 +4,8 @@ All rows are held-out and stand at the last training step, but attention, which 
 """
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations, permutations, starmap
 from statistics import fmean
@@ -67,8 +66,7 @@ def circuits(context: Context) -> Rows:
         if gone[place] is None:
             yield from context.part(f"member-{member}", partial(_of_member, context, ensembles, place))
         else:
-            flags = dict.fromkeys(["learned_all", "was_read", "rules_was_read"])
-            yield from numbers(flags, member=member)
+            yield from numbers(dict.fromkeys(["learned_all", "was_read", "rules_was_read"]), member=member)
 
 
 def numbers(of: Mapping[str, Any], **where: Any) -> Rows:
@@ -92,7 +90,7 @@ def _of_member(context: Context, ensembles: "Callable[[], Models]", place: int) 
 
     options, own, task = context.options, context.unit.members[place], context.task
     models = [(step, each.member(place)) for step, each in ensembles()]
-    steps, model, member = [step for step, _ in models], models[-1][1], own.member
+    model, member = models[-1][1], own.member
     proofs: Sequence[Proof] = ("both", "rules") if own.init_seed == own.data_seed else ("both",)
     readings = {proof: [read(model, task, options.reader(proof))] for proof in proofs}
     first = readings["both"][0]
@@ -103,14 +101,14 @@ def _of_member(context: Context, ensembles: "Callable[[], Models]", place: int) 
     texts = {name: np.frombuffer(each.model_dump_json().encode(), np.uint8) for name, each in every}
     same = {"member": member, "file": context.save(f"reading-{member}", texts)}
     if first.circuit.paths:
-        shown = spread(steps, MOST_CHECKPOINTS)
+        shown = spread(context.unit.steps, MOST_CHECKPOINTS)
         player = circuit(first, [each for each in models if each[0] in shown], task)
         file = context.save(f"circuit-{member}", player)
         yield {"metric": "circuit", "value": 1.0, "member": member, "file": file}
-    for step in range(1, options.steps + 1):
-        where = {"part": f"step_{step}", **same}
-        yield {"metric": "learned", "value": f"step_{step}" in first.learned, **where}
-        curve = context.evidence.curve(f"loss_step_{step}")[member].dropna()
+    for part in task.asked:  # type: ignore[attr-defined]
+        where = {"part": part, **same}
+        yield {"metric": "learned", "value": part in first.learned, **where}
+        curve = context.evidence.curve(f"loss_{part}")[member].dropna()
         points = [*map(float, curve.index)], curve.tolist()
         for event, crossing in (("fell", first_crossing), ("fell_for_good", last_crossing)):
             yield from time_rows(event, crossing(*points, LEARNED, rising=False), **where)
@@ -136,15 +134,9 @@ def _where(path: "Path") -> dict[str, Any]:
     return {"layer": path.layer, "head": path.head, "part": f"{path.query} → {path.read}"}
 
 
-def _number(target: str | None) -> int | None:
-    found = re.search(r"_(\d+)$", target or "")
-    return None if found is None else int(found[1])
-
-
 def _of_circuit(reading: "Reading", proof: Proof) -> Rows:
     paths, sharp = reading.circuit.paths, [*filter(one_token, reading.circuit.paths)]
-    losses = {part: reading.loss[part] for part in ("full", "rules", "recomputed", "complement")}
-    losses |= {"random_circuits": fmean(reading.random)} if reading.random else {}
+    losses = reading.loss | ({"random_circuits": fmean(reading.random)} if reading.random else {})
     for part, loss in losses.items():
         yield {"metric": "circuit_loss", "part": part, "value": loss}
     # The paper counts heads that read single tokens; the other way every head with a path.
@@ -159,14 +151,13 @@ def _of_circuit(reading: "Reading", proof: Proof) -> Rows:
     for path, evidence in zip(paths, reading.evidence, strict=True):
         found = {"to_one_token": one_token(path), "mean_attention": evidence.mean_attention}
         found |= {f"loss_without_{mode}": loss for mode, loss in evidence.removed.items()}
-        if (needed := _number(evidence.needed_for)) is not None:
-            found["needed_for"] = needed
+        if evidence.needed_for is not None:
+            found["needed_for"] = int(evidence.needed_for.removeprefix("step_"))
         yield from numbers(found, **_where(path))
 
 
-def _of_first_head(paths: "Iterable[Path]") -> "list[Path]":
-    found = [*paths]
-    return [path for path in found if (path.layer, path.head) == (found[0].layer, found[0].head)]
+def _of_first_head(paths: "Sequence[Path]") -> "list[Path]":
+    return [path for path in paths if (path.layer, path.head) == (paths[0].layer, paths[0].head)]
 
 
 def _links_a_pair(path: "Path") -> bool:
@@ -180,8 +171,8 @@ def _of_formation(reading: "Reading", models: "Models", context: Context) -> Row
     from hopscope.circuits.reader import READ
 
     pairs = zip(reading.circuit.paths, reading.evidence, strict=True)
-    needed = {(path.layer, path.head, path.query): _number(each.needed_for) for path, each in pairs}
-    of_steps = defaultdict[int | None, dict[str, list[Crossing]]](lambda: defaultdict(list))
+    needed = {(path.layer, path.head, path.query): each.needed_for for path, each in pairs}
+    of_steps = defaultdict[str | None, dict[str, list[Crossing]]](lambda: defaultdict(list))
     for path, attention in formation(reading.circuit, models, context.task, SEQUENCES):
         for step, value in attention.items():
             yield {"metric": "attention", "step": step, "value": value, **_where(path)}
@@ -190,14 +181,14 @@ def _of_formation(reading: "Reading", models: "Models", context: Context) -> Row
         # Rows that read all tokens of a role do so by position, many from the first step on.
         if one_token(path):
             of_steps[needed[path.layer, path.head, path.query]][path.read].append(crossing)
-    for step in range(1, context.options.steps + 1) if reading.verdict == READ else ():
-        if f"step_{step}" not in reading.learned:
+    for part in context.task.asked if reading.verdict == READ else ():  # type: ignore[attr-defined]
+        if part not in reading.learned:
             never = Crossing(None, None, None, float(models[-1][0]))
-            yield from time_rows("formed", never, part=f"step_{step}")
-        elif step in of_steps:  # several heads may do one read: it has formed when the first of them has
-            first = [earliest(times) for times in of_steps[step].values()]
+            yield from time_rows("formed", never, part=part)
+        elif part in of_steps:  # several heads may do one read: it has formed when the first of them has
+            first = [earliest(times) for times in of_steps[part].values()]
             hop = max(first, key=lambda each: math.inf if each.time is None else each.time)
-            yield from time_rows("formed", hop, part=f"step_{step}")
+            yield from time_rows("formed", hop, part=part)
 
 
 def _unseen(context: Context, model: "Transformer", reading: "Reading") -> Rows:
@@ -218,8 +209,8 @@ def _unseen(context: Context, model: "Transformer", reading: "Reading") -> Rows:
         return Execution(model, Grammar(task, roles, batch, causal=model.config.causal))
 
     def ruled(circuit: "Circuit", on: Execution) -> "Pass":  # rows without a rule read uniformly
-        told = {slot: rule for slot, rule in circuit.rules(on).items() if rule != Learned()}
-        return on.under(on.clean, {**dict.fromkeys(on.slots, Uniform()), **told})
+        rules = circuit.rules(on).items()
+        return on.under(on.clean, {slot: Uniform() if rule == Learned() else rule for slot, rule in rules})
 
     def loss(passed: "Pass", on: Execution) -> float:
         found = losses(task, passed.predictions, on.grammar.batch)
@@ -310,12 +301,11 @@ def compared(context: Context) -> Rows:
     rows = [row for row in context.rows("circuit") if row["value"] is not None]
     files = {row["member"]: row["file"] for row in rows if row["metric"] == "was_read"}
     again = [row["member"] for row in rows if row["metric"] == "reread_graph_distance"]
-    kinds: list[Hashable] = []
+    classes = dict[Hashable, int]()
     for member, file in files.items():
-        reads = reading_of(context, file, member).circuit.reads
-        if reads:
-            kinds += [reads] * (reads not in kinds)
-            yield {"metric": "circuit_class", "member": member, "value": float(kinds.index(reads))}
+        if reads := reading_of(context, file, member).circuit.reads:
+            number = classes.setdefault(reads, len(classes))
+            yield {"metric": "circuit_class", "member": member, "value": number}
     for proof, prefix in PREFIX.items():
         sets = {member: graphs_of(reading_of(context, files[member], member, proof)) for member in again}
         for one, other in permutations(sets, 2):

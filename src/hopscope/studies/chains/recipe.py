@@ -5,12 +5,14 @@ position code, and there are more layers than the chain needs.
 """
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
 from hopscope.models.config import Init, Model
+from hopscope.study.study import Study
 from hopscope.tasks import Retrieval
 from hopscope.tasks.retrieval import Order
 from hopscope.theory.information_flow import Mask, layers_per_step
@@ -162,6 +164,11 @@ def exact_layers_of(steps: int, causal: bool, order: Any) -> dict[int, int]:
 def chains_of(steps: int) -> Retrieval:
     """The task of the quick shape."""
     return Retrieval(steps=steps, chains=4, position="pair")
+
+
+chain_study = partial(Study, task=chains_of(2), model=Model(), training=Training(steps=1), fixed=FIXED,
+                      page="page.md.j2")  # fmt: skip
+"""A study whose configurations say all of task, model and training, by `Recipe.overrides`."""
 
 
 def check_names(field: str, asked: Iterable[str], known: Collection[str]) -> None:

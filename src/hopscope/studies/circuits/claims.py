@@ -154,7 +154,7 @@ def first_and_rest(options: ChainOptions, evidence: "Evidence") -> Samples:
 
 def claims(options: ChainOptions, study: Study) -> list[Claim]:
     D, random = options.steps, {"loss of random circuits of the same size": random_circuits}
-    paper = partial(chains.of_paper, options)
+    paper = partial(chains.of_paper, at_scale=options.lacks)
     own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST)
     # A completion of which some detail was given is another one.
     trained_by = "" if options.departs else study.completion

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -42,19 +42,17 @@ def _layers(evidence: "Evidence") -> dict[int, defaultdict[int, set[str]]]:
     return layers
 
 
-def families(evidence: "Evidence") -> dict[tuple[str, ...], list[int]]:
+def families(evidence: "Evidence") -> dict[tuple[tuple[str, ...], ...], list[int]]:
     """What the layers do in turn → members that learned the whole chain and were read so, the largest family first.
 
     Layers in which no row reads a pair of its own chain are left out: where a circuit waits is not counted.
     """
-    found = defaultdict[tuple[str, ...], list[int]](list)
+    found = defaultdict[tuple[tuple[str, ...], ...], list[int]](list)
     for member, own in _layers(evidence).items():
-        found[tuple(", ".join(sorted(own[at], key=_order)) for at in sorted(own) if own[at])].append(member)
+        # “link” first, then what the query reads, then what pairs read.
+        done = (sorted(own[at], key=lambda hop: (hop[0].isdigit(), hop)) for at in sorted(own) if own[at])
+        found[tuple(map(tuple, done))].append(member)
     return dict(sorted(found.items(), key=lambda family: (-len(family[1]), family[1])))
-
-
-def _order(hop: str) -> tuple[int, str]:
-    return "lq".find(hop[0]) % 3, hop
 
 
 def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Samples:
@@ -82,12 +80,11 @@ def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         named = ", ".join(str(seeds[each]) for each in members[:_SHOWN]) + " …" * (len(members) > _SHOWN)
         label = f"{len(members)} seeds ({named})" if len(members) > 1 else f"seed {named}"
         for at, done in enumerate(layers, 1):
-            each = done.split(", ")
-            ahead, words = sum(map(_looks_ahead, each)), wrap(" ".join(_joined(each)), _WIDE)
+            ahead, words = sum(map(_looks_ahead, done)), wrap(" ".join(_joined(done)), _WIDE)
             yield {"family": label, "layer that reads": at, "value": ahead, "note": "|".join(words)}
 
 
-def _joined(hops: list[str]) -> list[str]:
+def _joined(hops: Iterable[str]) -> list[str]:
     """Of each row, all that it does: `2→3` and `2→4` are `2→3,4`."""
     pairs = defaultdict[str, list[str]](list)
     for row, arrow, pair in (hop.partition("→") for hop in hops):

@@ -1,38 +1,21 @@
 """Which circuits do models of many layers learn (paper, section 8)?  The study as a value."""
 
-from hopscope.models.config import Model
-from hopscope.page.figures import Figure
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits, compared
-from hopscope.studies.chains.recipe import FIXED, chains_of
+from hopscope.studies.chains.recipe import chain_study
 from hopscope.studies.circuits.claims import claims
 from hopscope.studies.circuits.families import GALLERY
-from hopscope.study.study import Configuration, Study
-from hopscope.training.config import Training
 
-
-def configurations(options: ChainOptions) -> list[Configuration]:
-    return [options.configuration()]
-
-
-def figures(options: ChainOptions) -> list[Figure]:
-    return [GALLERY, *shared_figures(options)]
-
-
-study = Study(
+study = chain_study(
     name="circuits",
     question="models of many layers follow a chain: which heads do it, how, and whether seeds agree",
-    task=chains_of(2),
-    model=Model(),
-    training=Training(steps=1),
     options=ChainOptions(),
-    fixed=FIXED,
-    configurations=configurations,
+    configurations=lambda options: [options.configuration()],
     seeds=8,
     measures=(final, retrieval, circuits, compared, explorer),
     claims=claims,
-    figures=figures,
+    figures=lambda options: [GALLERY, *shared_figures(options)],
     members_per_unit=4,
     presets={
         "smoke": {**SMOKE, "checkpoint_every": 100, "evaluate_every": 50, "members_per_unit": 1},
@@ -49,5 +32,4 @@ study = Study(
         "workstation": "about 45 min on two cores by estimate, half of it for reading",
         "paper": "8 models of 12 layers; made for a GPU",
     },
-    page="page.md.j2",
 )  # fmt: skip

@@ -84,9 +84,7 @@ def distances(context: Context) -> Rows:
             same_way = who[one].configuration == who[other].configuration
             same_seed = who[one].seed == who[other].seed
             groups["within" if same_way else "same_start" if same_seed else "between"].append(apart)
-        for name, values in groups.items():
-            if values:
-                yield {"metric": name, "member": one, "value": fmean(values)}
+        yield from numbers({name: fmean(each) for name, each in groups.items() if each}, member=one)
 
 
 # What is claimed.
@@ -139,5 +137,4 @@ CLAIM = open_claim(
     must=at_least(0.0),
     rule="effect",
     controls={"two readings of one model, less two seeds of one way": rereading},
-    must_not=at_least(0.0),
 )

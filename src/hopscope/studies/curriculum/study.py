@@ -232,7 +232,6 @@ def claims(options: Options) -> Iterator[Claim]:
     def cells(name: str, words: str = "D = {}") -> dict[str, tuple[str, int]]:
         return {words.format(steps, symbol(steps)): (label(steps, name), steps) for steps in options.steps}
 
-    whole, alone = cells(WHOLE, "all of D = {}"), cells(ALONE, "{1} alone")
     partly = {
         label(steps, name): (label(steps, name), steps)
         for steps in options.steps
@@ -246,7 +245,7 @@ def claims(options: Options) -> Iterator[Claim]:
         id="S1a",
         statement="Asked for the last symbol alone, models learn no chain; asked for the whole chain, they do.",
         protocol="share of seeds with a final held-out loss of x_D under 0.5",
-        **wide.shares((alone, wide.FEW), (whole, wide.MOST)),
+        **wide.shares((cells(ALONE, "{1} alone"), wide.FEW), (cells(WHOLE, "all of D = {}"), wide.MOST)),
         seeds_needed=SHARE_SEEDS,
     )
     yield learns(
@@ -284,7 +283,6 @@ def claims(options: Options) -> Iterator[Claim]:
 
 
 def figures(options: Options) -> list[charts.Figure]:
-
     def final(evidence: "Evidence") -> Iterator[dict[str, Any]]:
         for steps in options.steps:
             for name in ways(options, steps):

@@ -48,9 +48,6 @@ MOST, FEW, NONE = (
 Cells = Mapping[str, tuple[str, int | str]]
 """Part of a claim → configuration, and the symbol that it is about."""
 
-Variants = Mapping[str, Mapping[str, Any]]
-"""Name → fields that differ from the study as it is written."""
-
 
 # What a run lacks of its study, for `Claim.at_scale`.
 
@@ -72,8 +69,7 @@ def unsettled(cells: Cells, evidence: "Evidence", more: str = "") -> str:
 
 
 open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
-open_study = partial(Study, model=MODEL, training=TRAINING, seeds=8, page="page.md.j2", held_out=512,
-                     fixed=FIXED)  # fmt: skip
+open_study = partial(Study, model=MODEL, training=TRAINING, seeds=8, page="page.md.j2", held_out=512)
 """What claims and studies of open questions have in common."""
 
 
@@ -115,7 +111,8 @@ def at_depth(name: str, layers: int) -> str:
     return f"{name}, {counted(layers, 'layer')}"
 
 
-def by_depth(variants: Variants, layers: Iterable[int]) -> list[Configuration]:
+def by_depth(variants: Mapping[str, Mapping[str, Any]], layers: Iterable[int]) -> list[Configuration]:
+    """Variants (name → fields that differ from the study as it is written) at each number of layers."""
     return [
         Configuration(label=at_depth(name, depth), overrides={**variants[name], "model.layers": depth})
         for name, depth in product(variants, layers)
@@ -146,5 +143,4 @@ def depths(names: Iterable[str], layers: Iterable[int], ends: tuple[float, float
             label = at_depth(name, depth)
             yield from final_rows(evidence, "loss_step_2", label, variant=name, layers=depth)
 
-    look: Any = {"name": "depths", "ends": ends, "title": "loss of x₂"}
-    return charts.cells("loss", "layers", "variant", rows=rows, **look)
+    return charts.cells("loss", "layers", "variant", rows=rows, name="depths", ends=ends, title="loss of x₂")

@@ -35,7 +35,7 @@ def claims(options: Options) -> list[Claim]:
             source="paper §7.2",
             protocol="final held-out loss (mean over the last 100 steps) of every model that is asked for x_D alone, "
             "all depths",
-            kind="general", must=alone, must_not=alone, source_n=values.PAPER_RUNS,
+            kind="general", must=alone, source_n=values.PAPER_RUNS,
             at_scale=partial(values.lacks, options, "non-IC"),
         ),
         claim(
@@ -56,7 +56,7 @@ def claims(options: Options) -> list[Claim]:
             protocol="first crossing of 0.5 of each held-out partial loss: number of neighbours k, k + 1 of which the "
             "later one came first; ties within one evaluation interval count for the claim, steps never learned as "
             "later than all others; of every run that learned a step, 8 seeds at least of each depth that can",
-            kind="general", must=at_most(0.0), must_not=at_most(0.0), seeds_needed=values.PAPER_SEEDS,
+            kind="general", must=at_most(0.0), seeds_needed=values.PAPER_SEEDS,
             at_scale=partial(values.lacks, options, "IC"),
         ),
         Claim(
@@ -67,7 +67,6 @@ def claims(options: Options) -> list[Claim]:
             f"{values.THEORY_STEPS}, with and without a causal mask, pairs deepest first and shallowest first",
             value=values.layers_above_bound, must=at_least(0.0, "layers"), structural="true by the theorem",
             controls={"log₂(2D), which is no bound: the least of all cases": values.layers_above_a_wrong_bound},
-            must_not=at_least(0.0, "layers"),
             trust="the exact minimum, tested against brute force over all orders of the pairs",
         ),
         claim(
@@ -75,7 +74,7 @@ def claims(options: Options) -> list[Claim]:
             statement="No trained model with fewer layers than log₃(2D) learns the last symbol, x_D.",
             source="paper §5, §7",
             protocol="final partial loss of x_D in every IC run with fewer layers than the bound, over all D",
-            kind="general", must=unlearned, must_not=unlearned, source_n=2 * values.PAPER_SEEDS,
+            kind="general", must=unlearned, source_n=2 * values.PAPER_SEEDS,
             at_scale=partial(values.lacks, options, "IC", depths=False),
         ),
         claim(
@@ -84,7 +83,7 @@ def claims(options: Options) -> list[Claim]:
             "x_D.",
             source="paper §5, §7, read with the exact minimum in place of the bound",
             protocol="final partial loss of x_D in every IC run with fewer layers than the exact minimum, over all D",
-            kind="general", must=unlearned, must_not=unlearned, source_n=2 * values.PAPER_SEEDS,
+            kind="general", must=unlearned, source_n=2 * values.PAPER_SEEDS,
             at_scale=partial(values.lacks, options, "IC", depths=False),
         ),
         claim(
@@ -93,7 +92,7 @@ def claims(options: Options) -> list[Claim]:
             source="paper §10.1",
             protocol="by seed: largest gain of 1 minus the partial loss from one depth to the next, as a share of its "
             "range over all depths, mean over the steps that are learned at some depth",
-            kind="general", must=at_least(0.5, "fraction"), rule="mean", must_not=at_least(0.5, "fraction"),
+            kind="general", must=at_least(0.5, "fraction"), rule="mean",
             seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks, options, "IC"),
         ),
         Claim(
@@ -122,8 +121,7 @@ def claims(options: Options) -> list[Claim]:
             source=own,
             protocol="final partial loss of every step, in every model that has fewer layers than its exact minimum: "
             "at least 0.25",
-            kind="general", must=at_least(values.OWN_LEARNED), must_not=at_least(values.OWN_LEARNED),
-            seeds_needed=values.PAPER_SEEDS,
+            kind="general", must=at_least(values.OWN_LEARNED), seeds_needed=values.PAPER_SEEDS,
             at_scale=partial(values.lacks_of_depths, options, none=True),
         ),
         claim(
@@ -131,7 +129,7 @@ def claims(options: Options) -> list[Claim]:
             statement="The last symbol alone is learned under no start and no schedule.",
             source=own,
             protocol="final held-out loss of every model that is asked for x_D alone, D 3, under every completion",
-            kind="general", must=alone, must_not=alone,
-            seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks_of_alone, options),
+            kind="general", must=alone, seeds_needed=values.PAPER_SEEDS,
+            at_scale=partial(values.lacks_of_alone, options),
         ),
     ]  # fmt: skip

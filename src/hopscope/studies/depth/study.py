@@ -1,19 +1,17 @@
 """How many layers does retrieval take (paper, section 7)?  Its figures, and the study as a value."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, final_rows, symbol
 from hopscope.studies.chains.measures import Rows, explorer, final, learned_at, least_layers, retrieval
-from hopscope.studies.chains.recipe import FIXED, chains_of
+from hopscope.studies.chains.recipe import chain_study
 from hopscope.studies.depth.claims import claims
-from hopscope.studies.depth.options import Cell, Options
+from hopscope.studies.depth.options import STATED, Cell, Options
 from hopscope.study.study import Configuration, Study
-from hopscope.training.config import Training
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -29,9 +27,9 @@ def configurations(options: Options, study: Study) -> Iterator[Configuration]:
 
 def figures(options: Options) -> list[charts.Figure]:
     plateau, ends = options.plateau, (0.0, 1.05)
-    parts = [f"step_{step}" for step in range(1, options.steps + 1)]
+    parts = {f"step_{step}": symbol(step) for step in range(1, options.steps + 1)}
     look: Any = {"levels": {"plateau": plateau, "learned": options.of_plateau(LEARNED)}, "ends": ends}
-    rows = partial(by_layers, [*options.base("IC"), *options.base("non-IC")], [None])
+    rows = partial(by_layers, [*options.base("IC"), *options.base("non-IC")], {None: None})
     found = [
         charts.sweep("final_loss", "layers", by="asked", rows=rows, name="loss_by_depth", ends=ends,
                      levels={"plateau": plateau, "zero": 1.0}, title="final held-out loss (MSE)"),
@@ -50,11 +48,10 @@ def figures(options: Options) -> list[charts.Figure]:
     return found
 
 
-def by_layers(cells: Iterable[Cell], parts: Iterable[str | None], evidence: "Evidence") -> Rows:
-    """Final losses of some configurations by their layers: of parts, or of the whole (`None`)."""
-    for cell, part in product(cells, parts):
-        told = {"asked": f"{cell.asked}, D = {cell.steps}", "layers": cell.layers}
-        told |= {"part": part and symbol(int(part[5:]))}
+def by_layers(cells: Iterable[Cell], parts: Mapping[Any, str | None], evidence: "Evidence") -> Rows:
+    """Final losses of some configurations by their layers: of parts, with their words, or of the whole (`None`)."""
+    for cell, (part, words) in product(cells, parts.items()):
+        told = {"asked": f"{cell.asked}, D = {cell.steps}", "layers": cell.layers, "part": words}
         yield from final_rows(evidence, "final_loss", cell.label, part, **told)
 
 
@@ -65,16 +62,12 @@ _QUICK: dict[str, Any] = {
 }  # fmt: skip
 _SWEPT = {"seeds": 4, "deepest_seeds": 4, "layers": (6,), "layers_last": (6,), "sweep_layers": (6,), "sweep_seeds": 4,
           "steps": 3, "sweeps": ("details",)}  # fmt: skip
-_EIGHT = tuple(range(1, 9))
+_LARGE = {"seeds": 8, "deepest_seeds": 8, "layers": tuple(range(1, 9)), "layers_last": tuple(range(1, 9))}
 
-study = Study(
+study = chain_study(
     name="depth",
     question="models of many depths follow a chain: which steps they learn, in which order, and how deep it takes",
-    task=chains_of(2),
-    model=Model(),
-    training=Training(steps=1),
     options=Options(),
-    fixed=FIXED,
     configurations=configurations,
     seeds=3,
     measures=(final, retrieval, learned_at, least_layers, explorer),
@@ -88,15 +81,13 @@ study = Study(
             "evaluation_samples": 256, "analysis_samples": 512,
         },
         "laptop": {**_QUICK, "seeds": 3, "deepest_seeds": 6, "steps": 3},
-        "workstation": {
-            **_QUICK, "seeds": 8, "deepest_seeds": 8, "layers": _EIGHT, "layers_last": _EIGHT, "steps": 4,
-        },
+        "workstation": {**_QUICK, **_LARGE, "steps": 4},
         "completions": {**_QUICK, **_SWEPT, "details": ("completion",)},
         "details": {**_QUICK, **_SWEPT},
         "paper": {
-            "seeds": 8, "deepest_seeds": 8, "layers": _EIGHT, "layers_last": _EIGHT, "steps": 5, "steps_last": 3,
-            "pool": 2**20, "heads": 8, "width": 128, "mlp_ratio": 4.0, "training_steps": 10_000, "batch_size": 512,
-            "checkpoint_every": 1_000, "final_every": 1, "evaluation_samples": 1024, "members_per_unit": 8,
+            **{name: value for name, (_, value) in STATED.items()}, **_LARGE, "steps": 5, "steps_last": 3,
+            "pool": 2**20, "training_steps": 10_000, "checkpoint_every": 1_000, "final_every": 1,
+            "evaluation_samples": 1024, "members_per_unit": 8,
         },
     },
     costs={
@@ -107,5 +98,4 @@ study = Study(
         "details": "about 1 h on two cores: 96 models",
         "paper": "128 models; made for a GPU",
     },
-    page="page.md.j2",
 )  # fmt: skip

@@ -74,7 +74,6 @@ def claims(options: ChainOptions) -> list[Claim]:
     not_tried = partial(untried, options)
     return [
         chains.of_paper(
-            options,
             id="R8",
             statement="A model of 24 layers without MLPs reaches an error of 0.031, 0.045 by its circuit alone, and "
             "its heads form in the order of the chain, the induction head first.",
@@ -87,6 +86,7 @@ def claims(options: ChainOptions) -> list[Claim]:
             "ties within one interval between checkpoints count for the claim; both ways to count heads must "
             "agree",
             **chains.ways(partial(reached_in_order, options)),
+            at_scale=options.lacks,
             untried=not_tried,
             must=R8,
             controls={"hops in order, by more than a tie": partial(steps_in_order, options)},

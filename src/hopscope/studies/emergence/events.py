@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import Crossing, order
 from hopscope.page import figures as charts
-from hopscope.studies.chains.circuits import ChainOptions, Place, drawn, independent, times
+from hopscope.studies.chains.circuits import ChainOptions, Place, drawn, independent, last_of, times
 from hopscope.studies.chains.evidence import symbol
 from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import circuits
@@ -26,8 +26,7 @@ EVENTS = {"formed": "reads for {} formed", "fell": "loss of {} fell"}
 
 def events(evidence: "Evidence", steps: int, members: list[int]) -> dict[Event, dict[int, Crossing]]:
     """Event → member → when it happened, of those members that were read; in the order of the chain."""
-    read = evidence.last("was_read") if "was_read" in evidence else {}
-    chosen = [each for each in members if read.get(each) == 1.0]
+    chosen = [each for each, was in last_of(evidence, "was_read", members).items() if was == 1.0]
     seen = {event: times(evidence, event) for event in EVENTS}
     return {
         (event, step): {each: of[place] for each in chosen if (place := Place.of_step(each, step)) in of}
@@ -89,9 +88,8 @@ def crossing_rows(evidence: "Evidence") -> Rows:
     for event, words in (("formed", "a read formed"), ("fell", "a loss fell")):
         for place, time in times(evidence, event).items():
             if place.member in own and (event == "fell" or place.layer is not None):
-                who = {"member": place.member, "seed": evidence.seeds[place.member], "of": words}
-                ends = {"value": time.time, "low": time.low, "high": time.high}
-                yield {"part": place.part, **who, **ends}
+                who = {"member": place.member, "seed": evidence.seeds[place.member], "part": place.part}
+                yield {**who, "of": words, "value": time.time, "low": time.low, "high": time.high}
 
 
 def precedence_rows(options: ChainOptions, evidence: "Evidence") -> Rows:

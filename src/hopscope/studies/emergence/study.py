@@ -5,19 +5,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from hopscope.claims import Claim
-from hopscope.models.config import Model
-from hopscope.page import figures as charts
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits, compared
-from hopscope.studies.chains.recipe import FIXED, chains_of
+from hopscope.studies.chains.recipe import chain_study
 from hopscope.studies.emergence import needs
-from hopscope.studies.emergence.claims import claims as claims_of_paper
+from hopscope.studies.emergence.claims import claims
 from hopscope.studies.emergence.clamps import clamps
 from hopscope.studies.emergence.events import event_figures, orders
 from hopscope.study.study import Configuration, Study
-from hopscope.training.config import Training
 
 
 class Options(ChainOptions):
@@ -57,14 +53,6 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
     return found
 
 
-def claims(options: Options) -> list[Claim]:
-    return [*claims_of_paper(options), *(needs.claims() if options.clamp_from == "start" else ())]
-
-
-def figures(options: Options) -> list[charts.Figure]:
-    return [*shared_figures(options), *event_figures(options, options.clamped > 0)]
-
-
 _D = {
     **Options.paper, "seeds": 8, "batch_size": 256, "checkpoint_every": 80, "evaluate_every": 8, "final_every": 8,
     "evaluation_samples": 1024, "members_per_unit": 4, "crossed": 4, "clamped": 2, "clamp_steps": 2_400,
@@ -73,19 +61,15 @@ _ALONE = {"crossed": 0, "clamped": 0}
 _FOUR = {**QUICK, "steps": 4, "layers": 6, "training_steps": 1_500, "checkpoint_every": 25}
 _TWO = {**QUICK, "steps": 2, "training_steps": 400}
 
-study = Study(
+study = chain_study(
     name="emergence",
     question="the heads of a circuit as they form: in which order, with which losses, and what needs what",
-    task=chains_of(2),
-    model=Model(),
-    training=Training(steps=1),
     options=Options(),
-    fixed=FIXED,
     configurations=configurations,
     seeds=8,
     measures=(final, retrieval, circuits, compared, clamps, orders, explorer),
-    claims=claims,
-    figures=figures,
+    claims=lambda options: [*claims(options), *(needs.claims() if options.clamp_from == "start" else ())],
+    figures=lambda options: [*shared_figures(options), *event_figures(options, options.clamped > 0)],
     members_per_unit=4,
     presets={
         "smoke": {
@@ -108,5 +92,4 @@ study = Study(
         "paper": "20 models of 24 layers; made for a GPU",
         "paper-batch-32768": "8 models of 24 layers at 128 times the batch; made for a GPU",
     },
-    page="page.md.j2",
 )  # fmt: skip

@@ -252,12 +252,13 @@ def lacks_of_starts(evidence: "Evidence") -> str:
     return ", ".join([*lacks(evidence, SEEDS_NEEDED), *words])
 
 
-_decides, _counts = at_least(1.0, "steps"), at_most(0.5, "steps")
+_lost = {DECIDES: at_least(1.0, "steps"), COUNTS: at_most(0.5, "steps")}
 _claim = partial(
     Claim,
     source="docs/protocols.md, Revision 3",
     trust="the task (every held-out sample is one that no training drew), and that all starts and schedules equal "
     "torch's",
+    seeds_needed=SEEDS_NEEDED,
 )
 
 CLAIMS = (
@@ -268,15 +269,10 @@ CLAIMS = (
         "without exactly one, the same at both shapes, at least one step is lost, without any other less than half "
         "a step; a step is learned with a final held-out loss under 0.5",
         value=lost,
-        must={
-            f"{words}, {shape}": criterion
-            for shape in SHAPES
-            for words, criterion in ((DECIDES, _decides), (COUNTS, _counts))
-        },
+        must={f"{words}, {shape}": _lost[words] for shape in SHAPES for words in _lost},
         rule="mean",
         controls={"steps that are not learned with all on": not_learned},
-        must_not={f"{DECIDES}, {shape}": _decides for shape in SHAPES},
-        seeds_needed=SEEDS_NEEDED,
+        must_not={f"{DECIDES}, {shape}": _lost[DECIDES] for shape in SHAPES},
         at_scale=lacks_of_details,
     ),
     _claim(
@@ -287,7 +283,6 @@ CLAIMS = (
         value=slopes,
         must={counted(heads, "head"): at_most(0.0) for heads in HEADS},
         rule="effect",
-        seeds_needed=SEEDS_NEEDED,
         at_scale=lacks_of_starts,
     ),
 )

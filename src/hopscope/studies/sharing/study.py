@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from hopscope.claims import Claim, Samples, at_least, between
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
-from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import SHARE_SEEDS
 from hopscope.studies.curriculum import wide
 from hopscope.study.study import Configuration
@@ -205,11 +204,9 @@ def layers_saved(options: Options, evidence: "Evidence") -> Samples:
 
 
 def claims(options: Options) -> Iterator[Claim]:
-
     deepest = max(options.layers)
     usual = {PAIRS: (wide.at_depth(PAIRS, deepest), STEPS)}
     broken = {name: (wide.at_depth(name, deepest), STEPS) for name in BROKEN}
-    plateau = between(0.7, 0.8)
     claim = partial(wide.open_claim, source="summary of the paper, next check 3")
     not_yet = partial(partial, wide.unsettled, more="no control of the same variant that learns")
     everywhere = wide.cells_of(BROKEN, options.layers, STEPS)
@@ -235,7 +232,7 @@ def claims(options: Options) -> Iterator[Claim]:
         protocol="final held-out loss of x₂ where second tokens are unrelated, at the largest depth, every seed: "
         "near 1 - 1/N, the cost of the mean of the four symbols that could be right",
         value=partial(losses, wide.at_depth(UNRELATED, deepest)),
-        must=plateau,
+        must=between(0.7, 0.8),
         controls={PAIRS: partial(losses, wide.at_depth(PAIRS, deepest))},
         at_scale=not_yet(wide.cells_of([UNRELATED], [deepest], STEPS)),
     )
@@ -263,10 +260,6 @@ def claims(options: Options) -> Iterator[Claim]:
         )
 
 
-def figures(options: Options) -> list[charts.Figure]:
-    return [wide.depths(VARIANTS, options.layers, (0.0, 1.0))]
-
-
 study = wide.open_study(
     name="sharing",
     question="do positions attend only where they share information, and does the depth law rest on it?",
@@ -275,7 +268,7 @@ study = wide.open_study(
     fixed=(*wide.FIXED, "task.second"),
     configurations=configurations,
     claims=claims,
-    figures=figures,
+    figures=lambda options: [wide.depths(VARIANTS, options.layers, (0.0, 1.0))],
     presets={
         "smoke": {**wide.SMOKE, "layers": (2, 3), "order_layers": ()},
         "laptop": {"layers": (2, 4), "order_layers": ()},
