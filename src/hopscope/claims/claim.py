@@ -97,6 +97,7 @@ class Samples:
         cluster: for each value, a name of what is resampled together; those of one seed always are.
         error: rule `always`: how far a value may lie from the truth, for all values or for each.
         interval: 95 % interval of the mean, where the claim knows a better one than the bootstrap (Wilson, …).
+        ranks: of pairs, whether it is their ranks that are correlated (Spearman).
         note: words that follow those of the verdict; without any value, why there is none.
         missing: what this part lacks of the protocol's scale, such as `1 of 20 epochs`.
         members: the members that the values are of; filled in for a series.
@@ -109,6 +110,7 @@ class Samples:
     _: KW_ONLY
     error: float | Sequence[float] = 0.0
     interval: Interval | None = None
+    ranks: bool = False
     note: str = ""
     missing: str = ""
     members: Sequence[int] | None = None

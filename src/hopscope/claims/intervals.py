@@ -47,6 +47,22 @@ def estimate(values: ArrayLike, clusters: Sequence[Hashable] | None = None) -> E
     return value, _bootstrap(columns, clusters, correlations)
 
 
+def rank_correlation(pairs: ArrayLike, clusters: Sequence[Hashable]) -> Estimate:
+    """Spearman's correlation of pairs, as `estimate` gives Pearson's; each resample has ranks of its own."""
+    from scipy.stats import rankdata
+
+    numbers, at, resampled = np.asarray(pairs, np.float64), places(clusters), []
+    every = [np.flatnonzero(at == number) for number in range(int(at.max()) + 1)]
+
+    def correlation(some: Any) -> float | None:
+        ranks = rankdata(some, axis=0)
+        return float(np.corrcoef(ranks.T)[0, 1]) if (np.ptp(ranks, axis=0) > 0.0).all() else None
+
+    for drawn in _generator().integers(len(every), size=(2_000, len(every))):
+        resampled.append(correlation(numbers[np.concatenate([every[each] for each in drawn])]) or 0.0)
+    return correlation(numbers), _percentiles(np.array(resampled)) if len(every) > 1 else None
+
+
 def mean(values: ArrayLike) -> float:
     """The correctly rounded mean, so that equal values have exactly their own value as mean."""
     return statistics.mean(np.asarray(values, np.float64).tolist())

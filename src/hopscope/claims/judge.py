@@ -153,7 +153,8 @@ def _judged(
         whole = _over_readings(readings, ran, claim.readings_agree)
     leaning = _common(ran) if ran else None
     faults = {name: each for name, each in controls.items() if each.verdict != "refuted"}
-    if whole.verdict == "reproduced" and claim.must_not is not None and faults:
+    holds = whole.verdict == "reproduced" or leaning == "agrees"
+    if holds and claim.must_not is not None and faults:
         shows = {"reproduced": "shows it too", "not run": "was not measured"}
         said = ", ".join(f"{name} {shows[each.verdict]}" for name, each in faults.items())
         whole, leaning = _with(whole, "inconclusive", whole.words, f"the control {said}"), "mixed"

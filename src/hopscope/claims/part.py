@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hopscope.claims.claim import Criterion, Interval, Rule, Samples
-from hopscope.claims.intervals import estimate, mean, places, share_interval, wilson
+from hopscope.claims.intervals import estimate, mean, places, rank_correlation, share_interval, wilson
 from hopscope.claims.verdict import Judgement, Leaning, Outcome, counted
 
 LEAST_SHARE = 0.75
@@ -114,7 +114,7 @@ class _Part:
         if own is None or (self.paired and fill is not None):
             n = len({*groups})
             if not self.share:
-                return self.settled(*estimate(values, groups))
+                return self.settled(*(rank_correlation if self.samples.ranks else estimate)(values, groups))
             return self.settled(mean(values), share_interval(n * mean(values), n) if n > 1 else None)
         if fill is not None:
             by, middle = mean(values) - middle, math.nan

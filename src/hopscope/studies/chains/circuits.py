@@ -30,7 +30,7 @@ PREFIX: dict[Proof, str] = {"both": "", "rules": "rules_"}
 """What a circuit must hold under → how the names of its metrics begin."""
 
 READ_LEARNED = 0.25
-"""Loss below which the reader calls a step learned."""
+"""Loss below which a step counts as learned where circuits are read; the reader's own bound with four chains."""
 
 QUICK: dict[str, Any] = {
     "steps": 3, "layers": 4, "heads": 8, "width": 128, "head_size": 16, "mlp_ratio": 0.0, "position": "pair",
@@ -176,8 +176,8 @@ def last_of(evidence: "Evidence", metric: str, members: list[int], part: str | N
 def of_read(evidence: "Evidence", proof: Proof, metric: str) -> Any:
     """A metric of a proof, of members that learned the whole chain, as a series; missing where one was not read."""
     members, prefix = learned_members(evidence), PREFIX[proof]
-    read = last_of(evidence, f"{prefix}was_read", members)
-    return last_of(evidence, f"{prefix}{metric}", members).where(read == 1.0)
+    read, whole = (last_of(evidence, name, members) for name in (f"{prefix}was_read", "learned_all"))
+    return last_of(evidence, f"{prefix}{metric}", members).where((read == 1.0) & (whole != 0.0))
 
 
 # What is claimed.

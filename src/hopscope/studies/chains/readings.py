@@ -172,7 +172,7 @@ def _of_formation(reading: "Reading", models: "Models", context: Context) -> Row
 
     pairs = zip(reading.circuit.paths, reading.evidence, strict=True)
     needed = {(path.layer, path.head, path.query): each.needed_for for path, each in pairs}
-    of_steps = defaultdict[str | None, dict[str, list[Crossing]]](lambda: defaultdict(list))
+    of_steps = defaultdict[str | None, dict[tuple[str, str], list[Crossing]]](lambda: defaultdict(list))
     for path, attention in formation(reading.circuit, models, context.task, SEQUENCES):
         for step, value in attention.items():
             yield {"metric": "attention", "step": step, "value": value, **_where(path)}
@@ -180,7 +180,7 @@ def _of_formation(reading: "Reading", models: "Models", context: Context) -> Row
         yield from time_rows("formed", crossing, **_where(path))
         # Rows that read all tokens of a role do so by position, many from the first step on.
         if one_token(path):
-            of_steps[needed[path.layer, path.head, path.query]][path.read].append(crossing)
+            of_steps[needed[path.layer, path.head, path.query]][path.query, path.read].append(crossing)
     for part in context.task.asked if reading.verdict == READ else ():  # type: ignore[attr-defined]
         if part not in reading.learned:
             never = Crossing(None, None, None, float(models[-1][0]))

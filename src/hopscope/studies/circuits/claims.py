@@ -134,28 +134,27 @@ def doubling(evidence: "Evidence") -> dict[str, Samples]:
 
 
 def first_and_rest(options: ChainOptions, evidence: "Evidence") -> Samples:
-    """By seed: ranks of the step at which the first loss fell, and of the time from there to the last (N17).
+    """By seed: the step at which the first loss fell, and the time from there to the last (N17).
 
     A seed of which one of the two never fell is missing: how long it was watched for says nothing of its rank.
     """
-    from scipy.stats import rankdata
-
     fell, members = chains.times(evidence, "fell"), chains.independent(evidence)
     pairs = list[tuple[float, float]]()
     for member in members:
         first, last = (fell.get(Place.of_step(member, step)) for step in (1, options.steps))
         if first is not None and last is not None and first.time is not None and last.time is not None:
             pairs.append((first.time, last.time - first.time))
-    ranked = [rankdata(column) for column in zip(*pairs, strict=True)]
     missing = [(math.nan, math.nan)] * (len(members) - len(pairs)) if pairs else []
     note = "" if pairs else "no first and last loss fell"
-    return Samples([*zip(*ranked, strict=True), *missing], unit="seed", note=note)
+    return Samples([*pairs, *missing], unit="seed", note=note, ranks=True)
 
 
 def claims(options: ChainOptions, study: Study) -> list[Claim]:
     D, random = options.steps, {"loss of random circuits of the same size": random_circuits}
     paper = partial(chains.of_paper, at_scale=options.lacks)
     own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST)
+    # A causal mask shows a pair later ones in this order alone.
+    other_way = [f"order {options.order}, not deepest-first"] * (options.order != "deepest-first")
     # A completion of which some detail was given is another one.
     trained_by = "" if options.departs else study.completion
     return [
@@ -240,7 +239,7 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             need="agreement",
             rule="share",
             seeds_needed=DOUBLING_CIRCUITS,
-            at_scale=lambda evidence: "" if D == STEPS else f"D {D}, not {STEPS}",
+            at_scale=lambda evidence: ", ".join([*[f"D {D}, not {STEPS}"] * (D != STEPS), *other_way]),
         ),
         own(
             id="N17",
@@ -264,8 +263,12 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             must=at_most(0.0),
             rule="effect",
             seeds_needed=SEEDS,
-            at_scale=lambda evidence: (
-                "" if D > STEPS else f"D {D}, not more than {STEPS}: most circuits have one look ahead alone"
+            at_scale=lambda evidence: ", ".join(
+                [
+                    *[f"D {D}, not more than {STEPS}: most circuits have one look ahead alone"]
+                    * (D <= STEPS),
+                    *other_way,
+                ]
             ),
         ),
     ]

@@ -56,9 +56,7 @@ def families(evidence: "Evidence") -> dict[tuple[tuple[str, ...], ...], list[int
 
 
 def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Samples:
-    """By seed: ranks of how many different looks ahead there are, and of the time from the first loss to the last."""
-    from scipy.stats import rankdata
-
+    """By seed: how many different looks ahead there are, and the time from the first loss to the last."""
     every, fell, pairs = _layers(evidence), chains.times(evidence, "fell"), list[tuple[float, float]]()
     seen = {each for each in every if options.steps == _SEEN[0] and evidence.seeds[each] < _SEEN[1]}
     for member, own in every.items():
@@ -68,9 +66,8 @@ def ahead_and_rest(options: chains.ChainOptions, evidence: "Evidence") -> Sample
         if first is not None and last is not None and first.time is not None and last.time is not None:
             ahead = {hop for done in own.values() for hop in done if _looks_ahead(hop)}
             pairs.append((float(len(ahead)), last.time - first.time))
-    ranked = [rankdata(column) for column in zip(*pairs, strict=True)]
     none = "only circuits from which it was made" if seen and seen == {*every} else chains.NONE_READ
-    return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else none)
+    return Samples(pairs, unit="seed", note="" if pairs else none, ranks=True)
 
 
 def rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:

@@ -155,9 +155,12 @@ def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Sample
     return by_run(evidence, found[found["layers"] == found["layers"].max()], f"step_{step}")
 
 
+_ONE_CHAIN = "one chain, which position alone answers"
+
+
 def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
-    if not options.layers_last:
-        return ""
+    if not options.layers_last or options.chains == 1:
+        return _ONE_CHAIN * (options.chains == 1)
     words = [f"D {options.steps_last}, not 3"] * (options.steps_last != 3)
     if not any_below(
         losses_without_curriculum(options, evidence, whole=False), options.of_plateau(UNLEARNED)
@@ -372,6 +375,8 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
 
 def lacks_of_depths(options: Options, evidence: "Evidence", none: bool = False) -> str:
     """What a run lacks for N13, in words; to find `none` below the minimum, also a settled loss."""
+    if options.chains == 1:
+        return _ONE_CHAIN
     if none and any_below(losses_below("exact minimum", options, evidence, every_step=True), OWN_LEARNED):
         return ""
     needed = max(options.exact(min(MOST_STEPS, options.steps)).values())
