@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
-from hopscope.runs.checkpoint import canonical_json, read_record, write_json
+from hopscope.runs.checkpoint import canonical_json, indented, read_record, write_atomic
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -31,7 +31,7 @@ def test_a_value_is_read_as_it_was_written(value):
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_what_json_does_not_know_is_never_written(number, tmp_path):
-    for write in (canonical_json, lambda value: write_json(tmp_path / "a.json", value)):
+    for write in (canonical_json, lambda value: write_atomic(tmp_path / "a.json", indented(value))):
         with pytest.raises(ValueError, match="JSON compliant"):
             write({"a": [number]})
     assert not (tmp_path / "a.json").exists()

@@ -70,7 +70,7 @@ def run(
     from hopscope.execute.track import check_trackers, followed
     from hopscope.training.train import TimeBudget
 
-    if (file := loading()) is not None:
+    if (file := loading.get()) is not None:
         found = 'found a call of hopscope.run; put it under `if __name__ == "__main__":`'
         raise UserError(f"{file}: expected a file that only defines its study when it is loaded, {found}")
     if not str(out):
@@ -110,10 +110,7 @@ def run(
 
 
 def conclude(folder: RunFolder, loaded: Loaded) -> None:
-    """Write the evidence, the verdicts and the page of a run whose units are whole, and finish it.
-
-    `UserError`: a claim, a figure or the page has a fault; what was trained is kept.
-    """
+    """Finish a trained run: write evidence, verdicts and page; `UserError`: one of these has a fault."""
     from hopscope.page.page import write_page
     from hopscope.training.config import departures
 
@@ -269,24 +266,10 @@ class Run:
 
     def _together(self, members: Sequence[Member], step: int | None) -> "Transformer":
         """Members of one configuration, which may be of several units, as one ensemble."""
-        import torch
-
-        from hopscope.models.transformer import Transformer
-
-        wanted, units = {each.member for each in members}, self.folder.units
-        units = [unit for unit in units if not wanted.isdisjoint(each.member for each in unit.members)]
-        job, parts = jobs.job_of(units[0]), []
-
-        def task() -> "Task":
-            return jobs.task_of(job, self.loaded.study)
-
-        for unit in units:
-            places = [place for place, each in enumerate(unit.members) if each.member in wanted]
-            parts.append(jobs.ensemble_of(unit, task, step).select(places))
-        every, first = [part.weights() for part in parts], parts[0]
-        together = Transformer(first.config, len(members))
-        together.load({name: torch.cat([weights[name] for weights in every]) for name in every[0]})
-        return together.knowing(task, [each.data_seed or 0 for each in members], first.step, first.examples)
+        wanted = {each.unit for each in members}
+        units = [unit for unit in self.folder.units if unit.name in wanted]
+        job = jobs.job_of(units[0])
+        return jobs.ensemble_of(members, units, lambda: jobs.task_of(job, self.loaded.study), step)
 
     def _repr_html_(self) -> str:
         about = f"study {self.config['study']}, preset {self.config.get('preset') or 'none'}, {self.path}"

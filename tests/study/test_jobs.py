@@ -203,7 +203,7 @@ def test_members_can_be_looked_at_without_the_file_of_their_task(study, folder):
     def gone():
         raise UserError("study: the file is gone")
 
-    members = ensemble_of(unit, gone)
+    members = ensemble_of(unit.members, [unit], gone)
     assert (members.step, members.seeds, len(members)) == (0, (0, 1), 2)
     cache = members.cache(torch.zeros(1, 7, 3, dtype=torch.int64))
     assert cache["blocks.0.attn.hook_pattern"].shape == (2, 7, 1, 3, 3)

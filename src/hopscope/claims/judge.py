@@ -56,7 +56,7 @@ def judge(
     if claim.kind and completion and not {*found} <= {*COMPLETIONS}:
         whole = _under(claim.kind, whole, completion)
     values = {part: _json(samples.values.tolist()) for part, samples in found[name].items()}
-    same = ("id", "statement", "source", "protocol", "rule", "need", "structural", "trust")
+    same = ("id", "statement", "source", "protocol", "rule", "need", "structural", "trust", "kind")
     return Verdict(
         **dict(_told(whole)),
         **{each: getattr(claim, each) for each in same},
@@ -68,7 +68,6 @@ def judge(
         here=None if own.verdict == "not run" else _told(own),
         readings={each: _told(judged) for each, judged in readings.items() if each},
         controls=controls,
-        kind=claim.kind,
         completion=completion if claim.kind else None,
         alone=_told(alone) if claim.kind and completion else None,
         registration=_registration(claim, registered, before),
@@ -323,14 +322,12 @@ def _measured(
         names = ", ".join(filter(None, parts))
         expected = f"numbers for the parts {names}" if names else "numbers, without parts"
         raise _refused(claim, what, expected, [*found] if any(found) else found.get(""))
-    return {
-        part: _samples(claim, f"{what}, part {part!r}" if part else what, part, each, evidence)
-        for part, each in found.items()
-    }
+    return {part: _samples(claim, what, part, each, evidence) for part, each in found.items()}
 
 
 def _samples(claim: Claim, what: str, part: str, found: Any, evidence: Any) -> Samples:
     members, rules = [*evidence.members], claim.by_part(claim.rule)
+    what += f", part {part!r}" if part else ""
     try:
         if not isinstance(found, Samples):
             found = Samples(found, members=None if is_series(found) else members)

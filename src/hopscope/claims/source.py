@@ -51,12 +51,10 @@ def registered(claims: Iterable[Claim]) -> dict[str, str]:
 
     Statement, source, trust and summary are words about a claim, and may change.
     """
-    found = {}
+    words, found = ("statement", "source", "trust", "summary"), {}
     for claim in claims:
-        record = {**dict(claim), "structural": bool(claim.structural)}
-        for words in ("statement", "source", "trust", "summary"):
-            del record[words]
-        found[claim.id] = hash_of(text_of(record))
+        record = {name: value for name, value in claim if name not in words}
+        found[claim.id] = hash_of(text_of({**record, "structural": bool(claim.structural)}))
     return found
 
 
@@ -99,8 +97,7 @@ def _told(thing: Any, home: str | None, seen: set[int]) -> str:
         used = scope[name]
         if isinstance(used, types.ModuleType):
             known = vars(used).keys() if _ours(used.__name__, thing.__module__) else set()
-            inside = definition.attributes & known
-            used = [(each, getattr(used, each)) for each in sorted(inside)]
+            used = [(each, getattr(used, each)) for each in sorted(definition.attributes & known)]
         texts.append(f"{name} = {_told(used, thing.__module__, seen)}")
     return "\n".join(texts)
 

@@ -83,8 +83,7 @@ def new(kind: Positional[Literal["study"]], name: Positional[str], to: Path = Pa
     environment = Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=True)
     task = "".join(part.capitalize() for part in name.split("_"))
     for file, template in files.items():
-        text = environment.get_template(template).render(name=name, task=task)
-        write_atomic(to / file, text.encode())
+        write_atomic(to / file, environment.get_template(template).render(name=name, task=task).encode())
         print(to / file)
     print(f"next: hopscope run {shlex.quote(f'{to / name}.py')} --preset smoke")
 

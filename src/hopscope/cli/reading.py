@@ -137,8 +137,7 @@ def _show(member: int, reading: "Reading") -> None:
     screen.print(f"member {member}: {reading.verdict}", markup=False)
     if not reading.circuit.paths:
         return
-    columns = ("head", "rows", "read", "attn.", "carries", "used by", *_MODES)
-    show_table(columns, _rows(reading))
+    show_table(("head", "rows", "read", "attn.", "carries", "used by", *_MODES), _rows(reading))
     loss, random, beside = reading.loss, sorted(reading.random), ""
     if random:
         mean = sum(random) / len(random)

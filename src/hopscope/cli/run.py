@@ -128,12 +128,9 @@ def _default(value: Any) -> Any:
 def _helps(kind: type) -> dict[str, str]:
     import docstring_parser
 
-    found: dict[str, str] = {}
     docs = [docstring_parser.parse(base.__doc__ or "") for base in reversed(kind.__mro__)]
-    for each in (param for doc in docs for param in doc.params):
-        for name in each.arg_name.split(", "):
-            found[name] = each.description or ""
-    return found
+    params = [param for doc in docs for param in doc.params]
+    return {name: each.description or "" for each in params for name in each.arg_name.split(", ")}
 
 
 def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) -> Iterator[tuple[str, str]]:

@@ -38,12 +38,11 @@ class ThisMachine:
             return asked
         import torch
 
-        if torch.cuda.is_available():
-            return "cuda"
-        if asked == "auto":
-            return "cpu"
-        wanted = "a CUDA device for --device cuda, found none"
-        raise UserError(f"device: expected {wanted}; use --device cpu or auto")
+        found = "cuda" if torch.cuda.is_available() else "cpu"
+        if asked == "cuda" and found == "cpu":
+            wanted = "a CUDA device for --device cuda, found none"
+            raise UserError(f"device: expected {wanted}; use --device cpu or auto")
+        return found
 
     def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
         """See `Place`."""
@@ -105,10 +104,7 @@ def _visible_gpus() -> list[str]:
 
 
 class _Process:
-    """A process that works on one unit after another, so that Python's packages are loaded once.
-
-    Its one pipe has its messages, and what a study or a library prints besides.
-    """
+    """A process for one unit after another (packages load once); its one pipe has all that is printed."""
 
     unit: UnitFolder
     has_finished: bool

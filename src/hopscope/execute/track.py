@@ -175,12 +175,9 @@ class _OneRun:
 
 
 def follow(run: RunFolder, tracker: str, ended: Callable[[], bool]) -> None:
-    """Send what a run records until it has ended, then its verdicts; whatever the tracker raises goes on up.
+    """Send what a run records until it has `ended` (which waits a while), then its verdicts; errors go up.
 
-    Args:
-        run: the run.  What was sent of it stands in `sent.json`: of each unit up to which step, and the verdicts.
-        tracker: its name.
-        ended: waits a while, and says whether the run's command has ended.
+    What was sent stands in the tracker's `sent.json`: of each unit up to which step, and the verdicts.
     """
     folder, sent = _root(run, tracker) / run.path.parent.name / run.path.name, dict[str, Any]()
     sink = _TensorBoard(run, folder) if tracker == "tensorboard" else _OneRun(tracker, run, folder)

@@ -94,11 +94,6 @@ def digests_in(folder: Path, skipped: tuple[str, ...]) -> dict[str, str]:
     return {name: sha256(read_bytes(folder / name, "run the same command again")) for name in names}
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file that people can read, as `write_atomic` does."""
-    write_atomic(path, indented(value))
-
-
 def indented(value: Mapping[str, Any]) -> bytes:
     """JSON that people can read."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -41,11 +41,7 @@ _SEAL, _ZEROS = b'"sha256":"', "0" * 64  # of the file, in its note; it is taken
 
 
 class Evidence:
-    """All rows of a run, or those of some of its members and of the run as a whole.
-
-    Attributes:
-        config: the run's configuration, as in `config.json`.
-    """
+    """All rows of a run, or those of some members and the whole run; `config` is that of `config.json`."""
 
     def __init__(self, table: "_Table", members: list[dict[str, Any]], config: Row, folder: Path | None):
         self._table, self._members, self.config, self._folder = table, members, config, folder

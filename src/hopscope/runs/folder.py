@@ -57,8 +57,8 @@ class RunFolder:
         if not path.exists():
             with self.locked():
                 if not path.exists():
-                    digest = sha256(text.encode())
-                    files.write_json(path, {"format": _FORMAT, "sha256": digest, **json.loads(text)})
+                    found = {"format": _FORMAT, "sha256": sha256(text.encode()), **json.loads(text)}
+                    files.write_atomic(path, files.indented(found))
         if canonical_json(self.config.get("identity")) != canonical_json(config.get("identity")):
             raise UserError(f"{self.path}: expected the run that is asked for, found another; move it away")
         return self

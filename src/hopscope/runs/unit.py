@@ -100,7 +100,7 @@ class UnitFolder:
             other = replace(self, path=path, run_path=path.parents[1])
             if other.is_whole:
                 taken = {"registration": dict(rules(other)), "made_by": other.made_by}
-                files.write_json(self.path / "taken.json", taken)
+                files.write_atomic(self.path / "taken.json", files.indented(taken))
                 # Step 0 last: without it the unit has not begun.
                 for file in sorted(path.glob("checkpoints/*"), reverse=True):
                     content = files.read_bytes(file, "try again")
@@ -160,8 +160,8 @@ class UnitFolder:
     def seal(self, **record: Any) -> None:
         """Write `unit.json`, with what else it is to say, such as the engine: the unit is whole."""
         self._sweep()
-        found = files.digests_in(self.path, ("unit.json",))
-        files.write_json(self.path / "unit.json", {"unit": self.name, **record, "files": found})
+        found = {"unit": self.name, **record, "files": files.digests_in(self.path, ("unit.json",))}
+        files.write_atomic(self.path / "unit.json", files.indented(found))
 
     @property
     def record(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Loads torch where a run is planned, and where models are asked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
@@ -25,7 +25,7 @@ from hopscope.tasks.task import Shape, Task
 from hopscope.training.config import Training
 
 if TYPE_CHECKING:
-    from hopscope.models.transformer import Transformer
+    from hopscope.models.transformer import Known, Transformer
 
 SHALLOW_MEMBERS = 16
 """Members of a unit of the shallow engine, whose step costs more for the first member than for further ones."""
@@ -132,15 +132,13 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
             )  # fmt: skip
             drawn = [(each.seed, each.init_seed, each.data_seed) for each in some]
             fields = job.model_dump(mode="json", exclude={"name", "members"})
-            decides = [fields, drawn, source, NUMBERS, *watched]
-            name = sha256(canonical_json(decides).encode())[:12]
+            name = sha256(canonical_json([fields, drawn, source, NUMBERS, *watched]).encode())[:12]
             own = tuple(each.model_copy(update={"unit": name}) for each in some)
             jobs.append(job.model_copy(update={"name": name, "members": own}))
     if source != source_of_task(study):
-        words = "expected a task and a start whose code stays as it is, found that their first samples change a global"
-        raise UserError(
-            f"study {study.name!r}: {words} that they read; keep such tables by functools.lru_cache"
-        )
+        found = "found that their first samples change a global that they read"
+        wanted = f"a task and a start whose code stays as it is, {found}"
+        raise UserError(f"study {study.name!r}: expected {wanted}; keep such tables by functools.lru_cache")
     return jobs
 
 
@@ -193,10 +191,8 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
             fields = {"held_out": own["held_out"]}
             if study.task is not None:
                 given = run.config.get("given", own)
-                fields |= {
-                    name: {field: own[name][field] for field in given[name] if field in own[name]}
-                    for name in _DERIVED
-                }
+                for name in _DERIVED:
+                    fields[name] = {field: own[name][field] for field in given[name] if field in own[name]}
                 fields["task"] = type(study.task).model_validate(own["task"]["fields"])
                 fields["completion"] = own["completion"]
             if study.options is not None:
@@ -229,25 +225,31 @@ def task_of(job: Job, study: Study) -> Task:
     return type(study.task).model_validate(job.task["fields"])
 
 
-def ensemble_of(unit: UnitFolder, task: Task | Callable[[], Task], step: int | None = None) -> "Transformer":
-    """The members of a unit at a checkpoint, by default the last, on the CPU.
+def ensemble_of(
+    members: Sequence[Member], units: Sequence[UnitFolder], task: "Known", step: int | None = None
+) -> "Transformer":
+    """Members of one configuration, and of these units, at a checkpoint, by default the last, on the CPU.
 
-    `task` may be a function that finds it when somebody asks for it: without it there are no samples.
-
-    `UserError`: there is no such checkpoint.
+    `task` may be a function that finds it when somebody asks for it: without it there are no samples.  `UserError`:
+    there is no such checkpoint.
     """
     import torch
 
     from hopscope.models.transformer import Transformer
 
-    job, steps = job_of(unit), unit.steps
-    if not steps or (step is not None and step not in steps):
-        there = listed(steps, 20) or "none yet"
-        raise UserError(f"{unit.path}: expected a step with a checkpoint ({there}), found {step or 'none'}")
-    at = steps[-1] if step is None else step
-    found = Transformer(job.config, len(job.members))
-    found.load({name: torch.from_numpy(array) for name, array in unit.weights(at).items()})
-    return found.knowing(task, [each.data_seed or 0 for each in job.members], at, job.training.examples)
+    wanted, parts = {each.member for each in members}, []
+    for unit in units:
+        steps = unit.steps
+        if not steps or (step is not None and step not in steps):
+            expected = f"a step with a checkpoint ({listed(steps, 20) or 'none yet'})"
+            raise UserError(f"{unit.path}: expected {expected}, found {step or 'none'}")
+        at = steps[-1] if step is None else step
+        places = [place for place, each in enumerate(unit.members) if each.member in wanted]
+        parts.append({name: torch.from_numpy(array[places]) for name, array in unit.weights(at).items()})
+    job = job_of(units[0])
+    found = Transformer(job.config, len(members))
+    found.load({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+    return found.knowing(task, [each.data_seed or 0 for each in members], at, job.training.examples)
 
 
 def _recorded(task: Task) -> dict[str, Any]:

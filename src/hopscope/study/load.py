@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
@@ -34,7 +33,9 @@ BUILT_IN = {
 """Name of each built-in study → where it is."""
 
 _USUAL = "study"  # the name that is looked for where a reference names none
-_loading: ContextVar[str | None] = ContextVar("loading", default=None)
+
+loading: ContextVar[str | None] = ContextVar("loading", default=None)
+"""The file or module that is being loaded for its studies, if one is."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,10 @@ class Loaded:
             raise UserError(f"{file}, line {line}: {error if told else found}") from error
 
 
-def loading() -> str | None:
-    """The file or module that is being loaded for its studies, if one is."""
-    return _loading.get()
-
-
 def studies() -> list[str]:
     """Names that `hopscope run` knows: the built-in studies, then those of installed packages."""
-    return [*BUILT_IN, *(point.name for point in _points() if point.name not in BUILT_IN)]
+    others = sorted(point.name for point in entry_points(group=GROUP))
+    return [*BUILT_IN, *(name for name in others if name not in BUILT_IN)]
 
 
 def load(reference: str) -> Loaded:
@@ -85,7 +82,7 @@ def load(reference: str) -> Loaded:
         return replace(_loaded(BUILT_IN[reference]), reference=reference)
     if reference.endswith(".py") or split_reference(reference)[1]:
         return _loaded(reference)
-    points = [point.value for point in _points() if point.name == reference]
+    points = [point.value for point in entry_points(group=GROUP) if point.name == reference]
     if len(points) == 1:
         return _loaded(points[0], f"entry point {reference!r} of {GROUP}")
     if points:
@@ -98,7 +95,7 @@ def load(reference: str) -> Loaded:
 def studies_in(reference: str) -> dict[str, Loaded]:
     """Every study of a file or module, or the one of it that is named, by its name; errors as of `load`."""
     place, name = split_reference(reference)
-    names = [name] if name else [*_studies(_module(place, "study"))]
+    names = [name] if name else [*_studies(_module(place))]
     return {found.study.name: found for found in (_loaded(f"{place}:{each}") for each in names)}
 
 
@@ -118,7 +115,7 @@ def loaded_as(study: Study) -> Loaded:
 def _is_found_again(loaded: Loaded) -> bool:
     """Whether another process finds this study of a script, which may make it under its main guard."""
     place, name = split_reference(str(loaded.reference))
-    again = getattr(_module(place, "study"), str(name), None)
+    again = getattr(_module(place), str(name), None)
     names = [each.name for each in loaded.study.measures]
     return isinstance(again, Study) and names == [each.name for each in again.measures]
 
@@ -144,12 +141,12 @@ def _at(study: Study, place: str, name: str) -> Loaded:
 # Modules, and files as modules.
 
 
-def _module(place: str, what: str) -> ModuleType:
-    token = _loading.set(place)
+def _module(place: str, what: str = "study") -> ModuleType:
+    token = loading.set(place)
     try:
         return _of_file(Path(place)) if place.endswith(".py") else _imported(place, what)
     finally:
-        _loading.reset(token)
+        loading.reset(token)
 
 
 def _imported(name: str, what: str) -> ModuleType:
@@ -262,7 +259,3 @@ def _line_of(error: BaseException | None, file: str) -> int | None:
     """The last line of a file that an error went through, if it did."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else ()
     return next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
-
-
-def _points() -> list[Any]:
-    return sorted(entry_points(group=GROUP), key=lambda point: point.name)

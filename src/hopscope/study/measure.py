@@ -261,8 +261,7 @@ def rows_of(returned: Any, context: Context) -> list[Row]:
     if isinstance(returned, Mapping):
         returned = [row for item in returned.items() for row in _of_metric(*item, context)]
     if isinstance(returned, str | bytes) or not isinstance(returned, Iterable) or hasattr(returned, "detach"):
-        wanted = "a mapping from metric to values, or rows"
-        raise _wrong(context.measure, wanted, type(returned).__name__)
+        raise _wrong(context.measure, "a mapping from metric to values, or rows", type(returned).__name__)
     return [_row(given, context) for given in returned]
 
 

@@ -26,13 +26,10 @@ def accuracy(context: Context) -> None:
 
 
 def attention_to(relation: str) -> Measure:
-    """Mean attention of every head to the partner of a row under a relation, at every checkpoint.
+    """Mean attention of every head to the partner of a row under a relation of the task, at every checkpoint.
 
     The mean is over the readout rows that have a partner which they may see; a member without any such row has none.
     Metric `attention_to_<relation>`, by layer and head, and the same for each group of the held-out samples.
-
-    Args:
-        relation: one of the task's.
     """
 
     @measure(when="checkpoints", name="attention_to_" + re.sub(r"[^A-Za-z0-9_.-]", "_", relation))

@@ -1,7 +1,4 @@
-"""Measuring members: during training, at checkpoints, and once for the whole run; what is done is kept.
-
-Loads torch only where something is measured.
-"""
+"""Measuring members, in training, at checkpoints, and of the whole run; loads torch where it measures."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
@@ -25,10 +22,7 @@ _Taken = tuple[Measure, int | None]  # a measure of a unit at a step, or of the 
 
 
 def training_of(unit: UnitFolder, study: Study, budget: "TimeBudget") -> dict[str, Any]:
-    """Arguments of `training.train` for a unit of a run: it goes on from the newest checkpoint, and keeps every one.
-
-    `UserError`: the study's start does not give the weights of the members.
-    """
+    """Arguments of `training.train` for a unit, from its newest checkpoint; `UserError`: a faulty start."""
     here, latest = _Unit(unit, study, budget), unit.latest()
     return {
         "task": here.task, "model": here.job.model, "training": here.job.training,
@@ -39,10 +33,7 @@ def training_of(unit: UnitFolder, study: Study, budget: "TimeBudget") -> dict[st
 
 
 def measure_unit(unit: UnitFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None) -> None:
-    """Measure a trained unit at its checkpoints; what is there already is kept, also when the time budget ends it.
-
-    `UserError`: a measure has a fault.
-    """
+    """Measure a trained unit; what is done stays when the time is up.  `UserError`: a measure has a fault."""
     _measure(unit, study, _Unit(unit, study, budget, say).at, budget, say)
 
 
@@ -66,10 +57,7 @@ def is_measured(unit: UnitFolder, study: Study) -> bool:
 
 
 def rows_of_run(run: RunFolder, study: Study, measure: str | None = None) -> Iterator[Row]:
-    """Rows for the evidence table: what was recorded in training, and what every measure found, or one of them alone.
-
-    `UserError`: a file is damaged, or rows of a measure are missing.
-    """
+    """Rows for the evidence, of training and measures or of one; `UserError`: some are damaged or missing."""
     for unit in run.units:
         if measure in (None, "training"):
             yield from map(dict, unit.rows())
@@ -123,7 +111,7 @@ class _Unit:
 
     def at(self, measure: Measure, step: int | None) -> Context:
         """The context of a checkpoint, by default the last: on the CPU, wherever it was trained."""
-        return self.context(measure, ensemble_of(self.unit, self.task, step))
+        return self.context(measure, ensemble_of(self.unit.members, [self.unit], self.task, step))
 
     def context(self, measure: Measure, ensemble: "Transformer") -> Context:
         step = ensemble.step or 0

@@ -1,7 +1,4 @@
-"""A study as a value: a task, a model, its training, a grid, and what is measured, claimed and drawn.
-
-Loads no torch.
-"""
+"""A study as a value: task, model, training, grid, what is measured, claimed and drawn (free of torch)."""
 
 import importlib
 import inspect
@@ -56,9 +53,7 @@ class Configuration(Config):
     @classmethod
     def _are_plain(cls, overrides: dict[str, Any]) -> dict[str, Any]:
         """Numbers of numpy as Python's."""
-        return {
-            name: value.tolist() if hasattr(value, "tolist") else value for name, value in overrides.items()
-        }
+        return {name: each.tolist() if hasattr(each, "tolist") else each for name, each in overrides.items()}
 
     @field_validator("seeds")
     @classmethod
