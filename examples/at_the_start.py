@@ -8,6 +8,7 @@ and how far attention logits differ.  A fourth is read in training: when the fir
 import math
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 GAMMAS, DEPTHS, HEADS = (0.3, 0.5, 0.7, 0.9, 1.1, 1.3), (3, 12), (1, 8)
 STEPS, LEARNED = 3, 0.5
@@ -167,6 +168,7 @@ study = hs.Study(
             need="any",
             rule="mean",
             seeds_needed=8,
+            at_scale=as_large_as({"model.heads": 8, "model.width": 128, "training.steps": 1000}),
         ),
         hs.Claim(
             id="V4",
@@ -177,6 +179,7 @@ study = hs.Study(
             must=FORETELLS,
             rule="mean",
             seeds_needed=8,
+            at_scale=as_large_as({"model.heads": 8, "model.width": 128, "training.steps": 1000}),
         ),
     ],
     figures=[*map(border, SIGNS), hs.figures.curves("loss_step_3", title="held-out loss of x₃")],

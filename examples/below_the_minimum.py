@@ -5,6 +5,7 @@ An MLP can compare, too.  Pairs of one step stand at fixed places: heads could g
 """
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 STEP = 2
 WITH, WITHOUT, THREE = "2 layers, with MLPs", "2 layers, without", "3 layers, without"
@@ -12,6 +13,7 @@ SHAPES = {WITH: (2, 4.0), WITHOUT: (2, 0.0), THREE: (3, 0.0)}
 LEARNED, WAITS, SAME = hs.at_most(0.5), hs.at_least(0.7), hs.at_most(0.05)
 GATHERED, NO_MLP = "rise with pairs gathered by position alone", "loss with the last MLP's mean"
 SHARED = "rise with pairs gathered alike for all queries"
+SIZE = {"model.heads": 8, "model.width": 128, "training.steps": 6000}
 FRESH = 8  # the first seed that was not seen when W3 was written down
 FOUND = "rise with the first step found by position alone"
 FOUND_ALIKE = "rise with the first step found alike for all queries"
@@ -128,6 +130,7 @@ study = hs.Study(
             must={WITH: LEARNED, WITHOUT: WAITS},
             rule="mean",
             seeds_needed=8,
+            at_scale=as_large_as(SIZE),
             controls={"three layers without MLPs": of_three},
             must_not={WITHOUT: WAITS},
         ),
@@ -143,6 +146,7 @@ study = hs.Study(
             must={GATHERED: SAME, NO_MLP: WAITS},
             rule="mean",
             seeds_needed=8,
+            at_scale=as_large_as(SIZE),
             controls=control(FOUND, "found", GATHERED, 0),
             must_not={GATHERED: SAME},
         ),
@@ -156,6 +160,7 @@ study = hs.Study(
             must={SHARED: SAME, NO_MLP: WAITS},
             rule="mean",
             seeds_needed=8,
+            at_scale=as_large_as(SIZE),
             controls=control(FOUND_ALIKE, "found_alike", SHARED, FRESH),
             must_not={SHARED: SAME},
         ),

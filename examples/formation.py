@@ -10,6 +10,7 @@ import math
 from pydantic import BaseModel
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 ONE, REPEATS = "one answer", "repeats"  # the task has one question, or as many as keys happen to come back
 CONTEXTS = {ONE: (8, 12, 16, 24), REPEATS: (12, 24, 48)}
@@ -56,14 +57,12 @@ class Induction(hs.Task):
         shown = values.gather(-1, keys)
         tokens = torch.stack((keys, self.kinds + shown), -1).flatten(-2)[..., :-1]
         asked = range(1, pairs + 1) if self.repeats else [pairs]
-        known = matches(tokens)[:, :, asked]
-        places = torch.full_like(tokens, -1)
-        latest = 2 * torch.arange(pairs, device=tokens.device) + 1
+        places, latest = torch.full_like(tokens, -1), 2 * torch.arange(pairs, device=tokens.device) + 1
         places[..., ::2] = torch.where(matches(tokens), latest, -1).amax(-1)
         return hs.Batch(
             inputs=tokens,
             targets=shown[..., asked],
-            weights=known.any(-1).float() if self.repeats else None,
+            weights=matches(tokens)[:, :, asked].any(-1).float() if self.repeats else None,
             relations={"answer": places},
         )
 
@@ -191,6 +190,7 @@ study = hs.Study(
             must=dict.fromkeys(STEPS, hs.between(*band)),
             rule="mean",
             seeds_needed=8,
+            at_scale=as_large_as({"model.width": 64}),
         )
         for id, statement, source, size, added, band in LAWS
     ],

@@ -7,6 +7,7 @@ as well: what a frozen first layer that links pairs would leave there.  A contro
 from typing import Literal
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 DEPTHS, LEARNED = (2, 3), 0.5
 WITHOUT, GIVEN, OTHER = "no links", "links given", "links to another pair"
@@ -111,6 +112,9 @@ study = hs.Study(
             },
             rule="share",
             seeds_needed=16,
+            at_scale=as_large_as(
+                {"model.layers": 4, "model.heads": 8, "model.width": 128, "training.steps": 1000}
+            ),
             controls={OTHER: control},
             must_not={label(steps, GIVEN): MOST for steps in DEPTHS},
         )

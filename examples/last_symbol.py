@@ -5,11 +5,12 @@ each by a draw of its own.  Two other kinds of help stand beside: x₂ alone is 
 """
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 SHARES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 NEXT, FIRST = "x₂ in every sample", "x₁ alone for 300 steps, then x₃ alone"
 LEARNED, PLATEAU = 0.25, 0.7
-WRITTEN = 4, 8, 128, 1000  # layers, heads, width, steps of training
+WRITTEN = {"model.layers": 4, "model.heads": 8, "model.width": 128, "training.steps": 1000}
 
 
 def helped(share):
@@ -33,14 +34,6 @@ def loss_of(name):
     return lambda evidence: evidence.last("loss_step_3", configuration=name)
 
 
-def lacks(evidence):
-    """What a run lacks of the study as it is written."""
-    asked = evidence.config["identity"]
-    size = *(asked["model"][name] for name in ("layers", "heads", "width")), asked["training"]["steps"]
-    words = "{} layers of {} heads, width {}, {:,} steps, not {} of {}, width {}, {:,} steps"
-    return "" if size == WRITTEN else words.format(*size, *WRITTEN)
-
-
 def claim(id, statement, name, criterion, control):
     return hs.Claim(
         id=id,
@@ -50,7 +43,7 @@ def claim(id, statement, name, criterion, control):
         value=loss_of(name),
         must=criterion,
         seeds_needed=8,
-        at_scale=lacks,
+        at_scale=as_large_as(WRITTEN),
         controls={control: loss_of(control)},
     )
 

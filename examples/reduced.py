@@ -7,6 +7,7 @@ So each share stands beside that of such a walk, and beside that of models that 
 import math
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 TASK = hs.tasks.Retrieval(steps=2, chains=4, position="pair")
 WHOLE, ALONE = "whole chain", "last symbol alone"
@@ -33,11 +34,7 @@ def loss_of_last(member, vector, batch):
 
 
 def shares(products):
-    """Share of the summed squares that lies in the first directions, by number of directions.
-
-    Args:
-        products: inner products of every two checkpoints, less the start, `[checkpoint, checkpoint]`.
-    """
+    """By number of first directions: share of the squares in them, from products of checkpoints less the start."""
     import numpy as np
 
     sizes = np.clip(np.linalg.eigvalsh(products)[::-1], 0.0, None)
@@ -179,6 +176,7 @@ study = hs.Study(
             },
             rule={"first three": "mean", WALK: "effect", IDLE: "effect"},
             seeds_needed=8,
+            at_scale=as_large_as({"model.width": 512}),
         ),
         hs.Claim(
             id="D4",
@@ -190,6 +188,7 @@ study = hs.Study(
             must=MOST,
             rule="share",
             seeds_needed=16,
+            at_scale=as_large_as({"model.width": 512}),
             controls={"the next seed's": knows("borrowed"), "all others": knows("without")},
         ),
     ],

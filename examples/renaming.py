@@ -10,6 +10,7 @@ position code, and models start mimetically: equal tokens attend to each other b
 import math
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 FOLLOWED = 0.9  # accuracy from which a number of renamings is followed
 LAYERS, HEADS = (2, 3, 4, 5), (1, 2)
@@ -144,6 +145,7 @@ study = hs.Study(
             ),
             rule="mean",
             seeds_needed=8,
+            at_scale=as_large_as({"model.width": 128, "training.steps": 2500}),
         ),
         hs.Claim(
             id="V2",
@@ -154,6 +156,7 @@ study = hs.Study(
             must=dict.fromkeys((f"{n} layers" for n in LAYERS), hs.at_least(0.0, unit="fraction")),
             rule="effect",
             seeds_needed=8,
+            at_scale=as_large_as({"model.width": 128, "training.steps": 2500}),
         ),
     ],
     figures=[

@@ -5,6 +5,7 @@ it, from the same seeds.  In one more only the factor 1/√(2·layers) of GPT-2'
 """
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 GROUPS = {
     "embedding": ("embed.",),
@@ -78,8 +79,9 @@ def lacks(evidence):
     """What a run lacks of the paper's shape."""
     model = evidence.config["identity"]["model"]
     shape = model["layers"], model["heads"], model["mlp_ratio"]
-    words = "{} layers of {} heads with an MLP of {:g} widths, not 12 of 1 with 4"
-    return "" if shape == (12, 1, 4.0) else words.format(*shape)
+    words = "{} layers of {} heads with an MLP of {:g} widths, not 12 of 1 with 4".format(*shape)
+    smaller = as_large_as({"model.width": 128, "training.steps": 1000})(evidence)
+    return ", ".join(filter(None, [words * (shape != (12, 1, 4.0)), smaller]))
 
 
 study = hs.Study(

@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 import hopscope
+from hopscope.runs import Evidence
+from hopscope.study import jobs
+from hopscope.study.load import load
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+OTHERS = {"copying.py", "layers_and_speed.py", "nearest_key.py", "quick_shapes.py", "recall.py"}
+"""Lessons, whose claims are of no source; a search without claims; one whose parts say what they lack."""
 
 STUDIES = sorted(path.name for path in (ROOT / "examples").glob("*.py") if "hs.Study(" in path.read_text())
 
@@ -24,6 +30,32 @@ def test_a_study_of_one_file(name, tmp_path):
     assert all(claim.verdict in ("inconclusive", "not run") for claim in run.claims), (
         "two seeds of a short run decide nothing"
     )
+
+
+@pytest.mark.parametrize("name", sorted({*STUDIES} - OTHERS))
+def test_a_smaller_run_decides_nothing(name):
+    small = load(str(ROOT / "examples" / name)).study.chosen("smoke")
+    evidence = Evidence.of([], [], {"identity": jobs.identity(small)})
+    for claim in small.all_claims():
+        assert claim.at_scale is not None and claim.at_scale(evidence), claim.id
+
+
+def test_a_median_that_half_of_the_seeds_never_reached_is_a_bound():
+    study = load(str(ROOT / "examples" / "width_or_start.py")).study
+    members = [each.model_dump() for job in jobs.plan(study) for each in job.members]
+    rows = [
+        {
+            "member": each["member"],
+            "metric": "loss_step_3",
+            "step": step,
+            "value": 0.2 if step >= falls else 0.8,
+        }
+        for each in members
+        for falls in [4000 if "width 64" in each["configuration"] and each["seed"] % 2 else 400]
+        for step in (0, 400, 1000)
+    ]
+    found = study.claims[0].value(Evidence.of(rows, members, {"identity": jobs.identity(study)}))
+    assert not len(found["0.02"].values) and found["1/√(3·fan_in)"].values.tolist() == [1.75] * 8
 
 
 def test_three_hops(tmp_path):

@@ -91,7 +91,8 @@ def row_of(value, batch, clean, sample, row, seen):
     if isinstance(value.by, Matrix | History | Learned):
         given = torch.tensor(MATRIX[row])
         given[[key for key in range(LENGTH) if key not in seen]] = 0.0
-        whole = {"history": clean[alike, row].mean(0), "matrix": given / given.sum() if given.any() else old, "learned": old}
+        given = given / given.sum() if given.any() else old
+        whole = {"history": clean[alike, row].mean(0), "matrix": given, "learned": old}
         return whole[value.by.kind]
     if isinstance(value.by, TwoTargets):
         if partner not in seen:

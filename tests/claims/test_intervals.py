@@ -10,6 +10,7 @@ from hopscope.claims.intervals import (
     crossed_interval,
     estimate,
     excess_interval,
+    rank_correlation,
     share_interval,
     variance_shares,
     wilson,
@@ -86,6 +87,23 @@ def test_a_correlation_is_that_of_resampled_pairs():
     )
     twice = estimate([*pairs, *pairs], clusters=[*range(23)] * 2)[1]
     assert twice == pytest.approx(interval, abs=1e-9)
+
+
+def test_resampled_ranks_are_their_own():
+    pairs = np.stack([np.exp(3 * noise(17)), np.round(noise(17) + noise(17, key=5))], 1)
+    value, interval = rank_correlation(pairs, range(17))
+    assert value == pytest.approx(stats.spearmanr(*pairs.T).statistic)
+    drawn = np.random.default_rng(0).integers(17, size=(1000, 17))
+    expected = np.quantile([stats.spearmanr(*pairs[rows].T).statistic for rows in drawn], [0.025, 0.975])
+    assert interval == pytest.approx(expected, abs=0.04)
+    assert rank_correlation([*pairs, *pairs], [*range(17)] * 2) == (
+        pytest.approx(value),
+        pytest.approx(interval),
+    )
+    assert (
+        rank_correlation([(1, 2), (1, 3)], [0, 1]) == (None, (0, 0))
+        and rank_correlation([(1, 2)], [0])[1] is None
+    )
 
 
 def test_a_number_that_never_varies_correlates_with_nothing():

@@ -121,6 +121,10 @@ RUNS = [  # how it tries to fool; the run; verdict, verdict here, leaning; what 
      "shows it too"),
     ("an excluded control", lambda: measured(GOOD, controls={"c": aside(GOOD)}, must_not=HALF), OPEN, OPEN, "mixed",
      "not measured"),
+    ("few seeds, and a control that shows it too", lambda: measured([1.0] * 3, controls={"c": of([1.0] * 3)}), OPEN,
+     OPEN, "mixed", "c shows it too"),
+    ("ranks", lambda: judged(lambda run: Samples([(n, 2**n) for n in range(10)], ranks=True), at_least(0.99),
+                             rule="effect"), YES, YES, None, ""),
     ("a control that shows nothing", lambda: control([0.1, 0.2] * 5), YES, YES, None, ""),
     # readings, scale and parts
     ("readings that disagree", lambda: judged(None, readings={"a": of(GOOD), "b": LOW}), OPEN, OPEN, "mixed",

@@ -20,6 +20,7 @@ MOST_BYTES, MOST_FILES = 20_000_000, 250
 
 OPENED = {"verdict": ("refuted", "inconclusive")}
 LAST_SEEN = {"value": ..., "interval": ...}
+RANKED = {"interval": ...}  # resamples of a rank correlation have ranks of their own (2026-11-30)
 CHANGED = {
     # Nothing is refuted before every reading of the source was tried (docs/protocol_log.md, 2026-11-26).
     "permutation/readings": {"P8": OPENED},
@@ -39,7 +40,10 @@ CHANGED = {
     "depth/details": {"N13a": {"verdict": ("inconclusive", "not run"), "n": (2, 0), "value": ...}},
     # N23 was written down after circuits/five-steps (2026-11-29).
     "circuits/laptop": {"N23": "added"},
-    "circuits/five-steps": {"N23": "added"},
+    "circuits/five-steps": {"N17": RANKED, "N23": "added"},
+    "circuits/four-steps": {"N17": RANKED, "N23": RANKED},
+    "circuits/eight-layers": {"N17": RANKED, "N23": RANKED},
+    "circuits/workstation": {"N17": RANKED, "N23": RANKED},
     "recipes/starts": {"N16": {"verdict": OPENED["verdict"], "n": (4, 1), "interval": ...}},
     # A model and its steps are no cases of which there are no others.
     "depth/laptop": {"N13b": {"interval": ...}},

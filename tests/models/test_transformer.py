@@ -235,9 +235,7 @@ def test_a_member_knows_its_task():
     assert ensemble.select(torch.tensor([1, 0])).seeds == (7, 3)
     assert ensemble.double().member(0).readout.weight.dtype == torch.float64
     cache = one.cache(one.batch(5).inputs, "blocks.0.attn.hook_pattern")
-    with pytest.raises(
-        UserError, match=r"expected one that was kept \(blocks.*\), found 'hook_embed'"
-    ):
+    with pytest.raises(UserError, match=r"expected one that was kept \(blocks.*\), found 'hook_embed'"):
         cache["hook_embed"]
 
 

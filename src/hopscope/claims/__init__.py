@@ -7,6 +7,7 @@ from hopscope.claims.claim import COMPLETIONS as COMPLETIONS
 from hopscope.claims.claim import Claim as Claim
 from hopscope.claims.claim import Criterion as Criterion
 from hopscope.claims.claim import Samples as Samples
+from hopscope.claims.claim import as_large_as as as_large_as
 from hopscope.claims.claim import at_least as at_least
 from hopscope.claims.claim import at_most as at_most
 from hopscope.claims.claim import between as between

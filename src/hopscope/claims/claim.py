@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, InstanceOf, model_validator
@@ -84,6 +85,18 @@ def at_most(bound: float, unit: str = "number") -> Criterion:
 def between(low: float, high: float, unit: str = "number") -> Criterion:
     """The criterion "from `low` to `high`"; see `Criterion` for units."""
     return Criterion(low, high, unit)
+
+
+def as_large_as(least: Mapping[str, float]) -> Function:
+    """An `at_scale`, for claims of a study at one size: which of its fields (`training.steps` …) a run has less of."""
+    return partial(_less, dict(least))
+
+
+def _less(least: Mapping[str, float], evidence: Any) -> str:
+    found = {name: name.split(".") for name in least}
+    of_run = {name: evidence.config["identity"][section][field] for name, (section, field) in found.items()}
+    words = ((found[name][1].replace("_", " "), of_run[name], bound) for name, bound in least.items())
+    return ", ".join(f"{name} {own:,g}, not {bound:,g}" for name, own, bound in words if own < bound)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,11 @@ from types import SimpleNamespace
 import pytest
 from made import page_of, rows_of, words_of
 
+from hopscope.circuits.reader import READ
+from hopscope.circuits.rules import Related
 from hopscope.runs import Evidence
-from hopscope.studies.chains.readings import graphs_of, path_distance
+from hopscope.studies.chains.circuits import of_read
+from hopscope.studies.chains.readings import _of_formation, graphs_of, path_distance
 from hopscope.studies.circuits.claims import ahead
 from hopscope.studies.circuits.families import ahead_and_rest, families, hops, rows
 from hopscope.study import jobs
@@ -113,10 +116,51 @@ def test_who_looks_ahead_more_and_who_is_done_sooner(monkeypatch):
     monkeypatch.setattr("hopscope.studies.circuits.families._SEEN", (5, 0))
     found = ahead_and_rest(options, evidence)
     times = evidence.last("fell_at", part="step_5") - evidence.last("fell_at", part="step_1")
-    ranks = times.dropna().rank()  # the model that learned nothing has no time
-    assert [rest for _, rest in found.values] == ranks.tolist() and len(ranks) == 15
-    ahead = dict(zip(ranks.index, [more for more, _ in found.values], strict=True))
+    times = times.dropna()  # the model that learned nothing has no time
+    assert [rest for _, rest in found.values] == times.tolist() and len(times) == 15 and found.ranks
+    ahead = dict(zip(times.index, [more for more, _ in found.values], strict=True))
     assert ahead[4] == max(ahead.values()) and ahead[0] == ahead[1] == min(ahead.values())  # six, and one
+
+
+def test_a_read_has_formed_with_its_rows_and_a_step_with_its_last_read(monkeypatch):
+    places = [
+        (0, "query", "first 1", 500.0),
+        (1, "second 1", "first 1", 740.0),
+        (2, "second 1", "first 1", 900.0),
+    ]
+    paths = [
+        SimpleNamespace(
+            layer=layer, head=0, query=rows, read=read, target=read, rule=Related(relation="own"), at=at
+        )
+        for layer, rows, read, at in places
+    ]
+    found = [(path, {0: 0.0, path.at - 10: 0.0, path.at + 10: 1.0, 1000: 1.0}) for path in paths]
+    monkeypatch.setattr("hopscope.circuits.history.formation", lambda *given: found)
+    read = SimpleNamespace(circuit=SimpleNamespace(paths=paths), verdict=READ, learned=["step_1"],
+                           evidence=[SimpleNamespace(needed_for="step_1")] * 3)  # fmt: skip
+    context = SimpleNamespace(task=SimpleNamespace(asked=["step_1"]))
+    rows = [row for row in _of_formation(read, [(1000, None)], context) if row.get("part") == "step_1"]
+    assert {row["metric"]: row["value"] for row in rows}["formed_at"] == pytest.approx(740, abs=10)
+
+
+def test_who_learned_all_by_more_samples_than_the_reader_took_is_missing():
+    planned = jobs.plan(load("circuits").study.chosen("smoke"))
+    flags = {
+        "learned_all": [1.0, 0.0],
+        "was_read": [1.0, 1.0],
+        "heads": [3.0, 2.0],
+        "checkpoint_loss": [0.1, 0.2],
+    }
+    made = [{"member": n, "metric": name, "value": value, "part": "step_1" if "loss" in name else None}
+            for name, values in flags.items() for n, value in enumerate(values)]  # fmt: skip
+    found = of_read(Evidence.of(made, [each for job in planned for each in job.members]), "both", "heads")
+    assert found[0] == 3.0 and found.isna()[1]
+
+
+def test_pairs_cannot_look_ahead_in_another_order():
+    study = load("circuits").study.chosen("workstation", {"order": "shallowest-first"})
+    lacks = {claim.id: claim.at_scale(None) for claim in study.all_claims() if claim.id in ("N14", "N23")}
+    assert all("order shallowest-first, not deepest-first" in each for each in lacks.values())
 
 
 def more_rows(outcome, diverged, planned):

@@ -142,6 +142,13 @@ def test_what_speaks_against_them():
     assert found["N13b"].verdict == "refuted" and "settled" not in found["N15"].words
 
 
+def test_one_chain_is_answered_by_position_and_refutes_nothing():
+    chosen = planned(seeds=11, deepest_seeds=11, chains=1)
+    found = verdicts(chosen, made_up(chosen, lambda cell, seed, step: 0.01))
+    for name in ("N13b", "N15"):
+        assert found[name].verdict == "inconclusive" and "one chain" in found[name].words
+
+
 def test_a_diverged_model_is_missing_and_not_left_out():
     chosen = planned(seeds=2)
 

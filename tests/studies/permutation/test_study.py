@@ -133,6 +133,8 @@ def test_readings_of_the_source():
         ("d16/1 plain", {"model.positions": "none", "training.clip_norm": 1.0},
          ["positions none instead of learned", "clip norm 1.0 instead of None"]),
         ("d16/1 plain V=7 positions=none", {}, []),
+        ("d16/1 plain", {"model.causal": False, "training.schedule": "cosine", "training.examples": 1000},
+         ["causal False instead of True", "schedule cosine instead of constant", "examples 1000 instead of None"]),
     ],
 )  # fmt: skip
 def test_departures_from_the_source(name, fields, expected):

@@ -62,6 +62,7 @@ class ChainOptions(Recipe):
     paper: ClassVar[dict[str, float | None]] = {
         "steps": 3, "chains": 4, "symbol_dim": 4, "layers": 12, "heads": 1, "width": 128, "mlp_ratio": 4.0,
         "training_steps": 24_000, "batch_size": 128, "pool": 2**18, "learning_rate": 1e-3, "weight_decay": 0.1,
+        "final_window": 100,
     }  # fmt: skip
 
     # Of fewer, half of what a zero prediction has is no lower than the plateau.

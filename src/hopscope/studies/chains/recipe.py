@@ -40,8 +40,10 @@ FIXED = (
     "training.betas",
     "training.clip_norm",
     "task.schedule",
+    "model.norm",
+    "training.optimizer",
 )
-"""Fields that only these options give: claims and labels read the completion from them; none changes in training."""
+"""Fields that only these options give, or the paper does: claims and labels read the completion from them."""
 
 
 class Recipe(Config):

@@ -34,7 +34,7 @@ CROSSED = ("causal", "position", "beta2", "mlp_ratio")
 STATED = {
     "chains": ("chains", 4), "symbol_dim": ("symbol dimensions", 4), "width": ("width", 128), "heads": ("heads", 8),
     "mlp_ratio": ("MLP ratio", 4.0), "batch_size": ("batch", 512), "learning_rate": ("learning rate", 1e-3),
-    "weight_decay": ("weight decay", 0.1),
+    "weight_decay": ("weight decay", 0.1), "final_window": ("last steps whose mean is the final loss", 100),
 }  # fmt: skip
 """What the paper states (section 7.1): field → in words, and its value."""
 

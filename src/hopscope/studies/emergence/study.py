@@ -31,6 +31,7 @@ class Options(ChainOptions):
     paper: ClassVar[dict[str, float | None]] = {
         "steps": 4, "chains": 4, "symbol_dim": 4, "layers": 24, "heads": 1, "width": 512, "head_size": 16,
         "mlp_ratio": 0.0, "training_steps": 6_400, "pool": 2**18, "learning_rate": 1e-3, "weight_decay": 0.1,
+        "final_window": 100,
     }  # fmt: skip
 
     read_again: int = Field(0, ge=0)

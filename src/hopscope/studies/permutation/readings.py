@@ -28,7 +28,8 @@ TRAINING = Training(
 
 STATED = (
     "task.values", "task.held_out_share", "training.learning_rate", "training.optimizer", "model.mlp_ratio",
-    "model.activation", "model.norm", "model.positions", "training.weight_decay", "training.clip_norm",
+    "model.activation", "model.norm", "model.positions", "training.weight_decay", "training.clip_norm", "model.causal",
+    "model.head_dim", "training.epsilon", "training.schedule", "training.examples",
 )  # fmt: skip
 STATED_OF_REPEATS = ("task.repeat_ratio", "task.repeat_slots", "task.repeat_sources")
 """Fields whose values the presentation states."""

@@ -32,7 +32,8 @@ def configurations(options: Options, study: Study) -> Iterator[Configuration]:
 study = Study(
     name="permutation",
     question="one-layer models look up a permutation: elimination, recall, and which model learns which",
-    task=TASK, model=MODEL, training=TRAINING, options=Options(), configurations=configurations,
+    task=TASK, model=MODEL, training=TRAINING, fixed=("training.warmup_steps",), options=Options(),
+    configurations=configurations,
     measures=MEASURES, claims=claims, figures=figures, page="page.md.j2",
     presets={
         "smoke": {
