@@ -191,7 +191,9 @@ class Ledger(list[Verdict]):
     def closing_line(self) -> str:
         """How many claims came out how: `here: holds 3, fails 1; the source: reproduced 1, inconclusive 3`."""
         here = Counter(each.here_words.partition(" ")[0] if each.here else "not run" for each in self)
-        of_source = Counter(each.verdict for each in self)
+        of_source = Counter(
+            (each.verdict == "reproduced" and true_by(each.structural)) or each.verdict for each in self
+        )
         told = [", ".join(f"{word} {n}" for word, n in counts.items()) for counts in (here, of_source)]
         return f"here: {told[0]}; the source: {told[1]}" if self else "no claims"
 

@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import partial
@@ -30,6 +31,7 @@ COMMANDS = {
 """Name → module, and what it does."""
 
 _KEPT = "what is done is kept, the same command goes on"
+_TWICE = 5.0  # seconds in which a signal that comes again is the same one
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,9 +123,13 @@ class _Asked(KeyboardInterrupt):
 
 @contextmanager
 def _obeying() -> Iterator[None]:
+    asked = list[float]()
+
     def answer(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_IGN)  # `timeout` and batch systems send it twice
-        raise _Asked(number)
+        # `timeout` and batch systems send it twice; a callback that swallows the first is no reason to go on.
+        if not asked or time.monotonic() - asked[0] > _TWICE:
+            asked[:] = [time.monotonic()]
+            raise _Asked(number)
 
     taken = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
     for number in taken:

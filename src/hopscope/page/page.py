@@ -9,7 +9,7 @@ import os
 import shlex
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def page(*runs: RunFolder) -> str:
     wanted = {name for view in views for name in view["scripts"]} | ({"charts.js"} if specs else set())
     scripts = [*([libraries()] if specs else [])]
     scripts += [packaged(name) or "" for name in _SCRIPTS if name in {"page.js", *wanted}]
-    command = shlex.join(["hopscope", "report", *(f"runs/{view['study']}/{view['hash']}" for view in views)])
+    command = shlex.join(["hopscope", "report", *(f"ROOT/{view['study']}/{view['hash']}" for view in views)])
     together = joined([row.verdict for row in view["rows"]] for view in views) if several else {}
     named = {"views": views, "compared": chart, "specs": specs, "colours": variables() if wanted else {}}
     return _page("page.html", title, scripts, command=command, together=together, **named)
@@ -95,7 +95,7 @@ def index(runs: Iterable[RunFolder], folder: Path) -> str:
 def _view(run: RunFolder, anchor: str) -> View:
     config, held, specs, scripts = run.config, Held(), dict[str, Any](), set[str]()
     known = json.loads(run.read(ABOUT)) if (run.path / ABOUT).is_file() else {}
-    study, preset, identity = config["study"], config.get("preset") or "", config.get("identity") or {}
+    study, preset, identity = config["study"], config.get("preset") or "", _as_trained(config)
     finished = all((run.path / each).is_file() for each in ("evidence.parquet", "claims.json"))
     evidence, rows, drawn = _evidence(run, known, finished), list[Row](), list[Shown]()
     if finished:
@@ -150,7 +150,7 @@ def _evidence(run: RunFolder, known: Mapping[str, Any], finished: bool = True) -
         losses = (row for unit in run.units for row in unit.rows() if row["metric"] == "loss")
         return Evidence.of(losses, run.members, run.config)
     evidence = Evidence.read(run)
-    evidence.config = {**run.config, "floors": known.get("floors", {})}
+    evidence.config = {**run.config, "identity": _as_trained(run.config), "floors": known.get("floors", {})}
     return evidence
 
 
@@ -183,6 +183,21 @@ def _text(path: Path) -> str:
 def _plain(floors: Any) -> Any:
     # A mapping of another kind, or a number of numpy or torch.
     return floors.item() if hasattr(floors, "item") else dict(floors)
+
+
+def _as_trained(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The identity of a run, of which configurations may set any field, with what its units were trained by."""
+    found, units = dict(config.get("identity") or {}), config.get("units") or []
+    for name in ("task", "model", "training", "held_out"):
+        if every := [unit[name] for unit in units if name in unit]:
+            found[name] = reduce(_common, every)
+    return found
+
+
+def _common(one: Any, other: Any) -> Any:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return {key: _common(one.get(key), other.get(key)) for key in one | other}
+    return one if one == other else "by configuration"
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -155,13 +155,13 @@ class Story:
         return self._counted(met, len(known), bool(known), f"members {said} of {key}")
 
     def learned(self, metric: str = "loss", below: float | None = None, **where: Any) -> Told:
-        """How many members ended below a bound; by default a third of the lowest floor of their configuration.
+        """How many members with a number ended below a bound; by default a third of their configuration's lowest floor.
 
         As text `5 of 6`; in parts `count` and `of`, `all` and `none`, and `known`: whether there is a bound.
         """
         values, key = self._last(metric, where)
         labels = self._evidence.configurations
-        values = values[values.index.isin(labels)]
+        values = values[values.index.isin(labels)].dropna()
         floors = [self._facts.floors(metric, [labels[member]]).values() for member in values.index]
         lowest = [min((each for each in own if each > 0), default=math.nan) for own in floors]
         bounds = [LEARNED * each if below is None else below for each in lowest]
@@ -250,6 +250,8 @@ class Story:
         """A figure of the study by its name."""
         shown = self._figure(name, caption, alt)
         if self.lead and self.lead[1] and self.lead[1].name == name:
+            if self.lead[1].caption == self._figures[name].caption:  # none was given with the answer
+                self.lead = self.lead[0], shown
             return "\n\nThe chart of this stands at the top of the page.\n\n"
         return self.held.block(self._blocks["figure"](shown))
 

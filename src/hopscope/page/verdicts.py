@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 def state_of(judgement: Judgement | None) -> str:
     """The state of a judgement, or of none."""
-    return _STATES[pointing(judgement)] if judgement else "none"
+    return _STATES[pointing(judgement)] if judgement and judgement.verdict != "not run" else "none"
 
 
 def row_of(verdict: Verdict) -> Row:
@@ -51,6 +51,9 @@ def row_of(verdict: Verdict) -> Row:
     found, asked = verdict.measured(shown)
     trust = [verdict.trust] if isinstance(verdict.trust, str) else verdict.trust
     values = verdict.values if isinstance(verdict.values, dict) else {"": verdict.values}
+    fixed = verdict.registration.words or "its rule, before training" * (
+        verdict.registration.state == "registered"
+    )
     facts = [
         ("What this says of the source", [f"{verdict.source_words}: {verdict.words}".strip(": "), verdict.source]),
         ("What was measured", [verdict.protocol, *(f"{part}: {each.words}" for part, each in verdict.parts.items())]),
@@ -58,7 +61,7 @@ def row_of(verdict: Verdict) -> Row:
         ("Controls", [f"{name}: {each.words}" for name, each in verdict.controls.items()]),
         ("Every number", [f"{part} {_listed(each, verdict, part)}".strip() for part, each in values.items() if each]),
         ("What must you trust?", trust),
-        ("What was fixed before", [verdict.registration.words, f"completion {verdict.completion or 'none'}"]),
+        ("What was fixed before", [fixed, f"completion {verdict.completion}" * bool(verdict.completion)]),
     ]  # fmt: skip
     facts = [(name, told) for name, lines in facts if (told := [*filter(None, lines)])]
     brief = f"{shown} {found}".strip()

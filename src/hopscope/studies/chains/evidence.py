@@ -19,6 +19,18 @@ SHARE_SEEDS = 16
 """Seeds that a claim takes on a share of three quarters of them, whose exact interval is wide with fewer."""
 
 
+FOUR = 4
+"""Chains of the paper, for which it names losses."""
+
+
+def of_plateau(loss: float, chains: int) -> float:
+    """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
+
+    One chain has no plateau: there the loss stays as it is.
+    """
+    return loss if chains in (1, FOUR) else round(loss * (1 - 1 / chains) / (1 - 1 / FOUR), 6)
+
+
 def symbol(step: int) -> str:
     """The name of a chain's symbol, such as x₃."""
     return "x" + str(step).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))

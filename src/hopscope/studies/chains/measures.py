@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.evidence import FOUR, LEARNED, of_plateau
 from hopscope.studies.chains.recipe import exact_layers_of
 from hopscope.study.measure import CHUNK, Context, measure
 
@@ -59,7 +59,7 @@ def retrieval(context: Context) -> Rows:
 
 @measure
 def learned_at(context: Context) -> Rows:
-    """First evaluation at which the held-out loss of each symbol was under 0.5; infinite where none was.
+    """First evaluation at which each symbol's held-out loss was under 0.5 (of four chains); infinite where none was.
 
     Metric `learned_at`; the part is the symbol as its loss names it, such as `step_2`, and with the group of
     samples, if there are groups: `z@chain`.
@@ -68,7 +68,8 @@ def learned_at(context: Context) -> Rows:
     table = table[table["metric"].str.startswith("loss_")]
     names = table["metric"].str.removeprefix("loss_")
     names = names.where(table["part"].isna(), names + "@" + table["part"].fillna(""))
-    first = table[table["value"] < LEARNED].groupby(["member", names])["step"].min()
+    bound = of_plateau(LEARNED, getattr(context.task, "chains", FOUR))
+    first = table[table["value"] < bound].groupby(["member", names])["step"].min()
     for name in sorted(names.unique()):
         found = [float(first.get((member, name), math.inf)) for member in context.members]
         yield {"metric": "learned_at", "part": name, "value": found}

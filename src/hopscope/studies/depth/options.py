@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from hopscope.claims.verdict import counted
-from hopscope.studies.chains.evidence import few
+from hopscope.studies.chains.evidence import few, of_plateau
 from hopscope.studies.chains.recipe import COMPLETED, Recipe, check_names
 from hopscope.training.config import COMPLETION_NAMES, CompletionName, Training, completion_values
 
@@ -146,12 +146,8 @@ class Options(Recipe):  # noqa: D101 - which goes on with that of the recipe, fo
         return self.model_copy(update={**own, **changes})
 
     def of_plateau(self, loss: float) -> float:
-        """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
-
-        One chain has no plateau: there the loss stays as it is.
-        """
-        paper = STATED["chains"][1]
-        return loss if self.chains in (1, paper) else loss * self.plateau / (1 - 1 / paper)
+        """See `hopscope.studies.chains.evidence.of_plateau`."""
+        return of_plateau(loss, self.chains)
 
     def fields_of(self, cell: Cell) -> dict[str, Any]:
         here, targets = self.under(cell.reading), "ic" if cell.asked == "IC" else "last"
