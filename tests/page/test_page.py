@@ -92,6 +92,28 @@ def test_numbers_are_calls_and_tell_where_they_come_from(make):
     assert re.search('title="evidence.parquet · [^"]*metric = loss', made)
 
 
+def test_a_caption_beside_a_figure_is_kept_and_who_diverged_is_not_counted(make):
+    template = """# T
+{% call answer("loss-by-model.layers") %}{{ learned(below=2) }} stayed.{% endcall %}
+{{ figure("loss-by-model.layers", "Words of the template.") }}
+"""
+    words = text(page(make(template=template)))
+    assert "5 of 5 stayed." in words and "Words of the template." in words and "stands at the top" in words
+
+
+def test_the_record_has_what_was_trained(make):
+    units = [
+        {"name": f"u{layers}", "label": f"{layers} layers", "training": {"steps": 7},
+         "model": {"layers": layers, "width": 11, "heads": None}}
+        for layers in (2, 3)
+    ]  # fmt: skip
+    identity = {"model": {"layers": 1, "width": 5, "heads": 1}, "training": {"steps": 1}, "held_out": 13}
+    words = text(page(make(units=units, identity=identity)))
+    for told in ("model.layers by configuration", "model.width 11", "training.steps 7", "held_out 13"):
+        assert told in words
+    assert "model.heads" not in words
+
+
 def test_labels_are_written_as_they_are_and_sections_have_names_of_their_own(make):
     template = """# T
 
