@@ -34,6 +34,7 @@ CHANGED = {
     "campaign/transformers-abc-torch-schedule": {
         "N10": {"verdict": ("inconclusive", "refuted")},
         "N14": {"n": (6, 5), "interval": ..., "value": ...},
+        "N17": RANKED,
         "N23": "added",
     },
     # No model has as many layers as the minimum.
