@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hopscope.claims import Claim, Criterion, Samples, at_least, at_most, between
 from hopscope.claims.intervals import wilson
 from hopscope.claims.judge import judge
-from hopscope.errors import UserError
+from hopscope.errors import NoMembers, UserError
 from hopscope.runs import Evidence
 
 from .runs import GOOD, HIGH, NAN, NEVER, claim, judged, measured, members, of, series
@@ -260,6 +260,15 @@ def test_a_claim_cannot_count_more_than_there_is(unit):
         UserError, match=f"'C1': value: expected at most 2 {unit}s, as many as the run has, found 20"
     ):
         judged(Samples([1.0] * 20, unit), run=members(2))
+
+
+@pytest.mark.parametrize("field", ["at_scale", "untried", "summary"])
+def test_words_about_models_that_a_run_lacks_end_nothing(field):
+    def words(given):
+        raise NoMembers("members: expected some, found none; ask for others")
+
+    found = judged(LOW if field == "untried" else of(GOOD), **{field: words})
+    assert found.verdict != NO and "members: expected some, found none" in found.words
 
 
 def broken(evidence):

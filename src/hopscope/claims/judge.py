@@ -302,7 +302,10 @@ def _readings(claim: Claim, evidence: Any) -> dict[str, Function]:
 
 def _words(claim: Claim, field: str, given: Any) -> str:
     function = getattr(claim, field)
-    found = "" if function is None else _called(claim, field, function, given)
+    try:
+        found = "" if function is None else _called(claim, field, function, given)
+    except UserError as error:
+        found = _no_members(error)
     if not isinstance(found, str):
         raise _refused(claim, field, "words, or an empty string where there is nothing to say", found)
     return found
@@ -314,9 +317,7 @@ def _measured(
     try:
         found = _called(claim, what, function, evidence)
     except UserError as error:
-        if not isinstance(error.__cause__, NoMembers):
-            raise
-        found = {part: Samples([], note=str(error.__cause__).partition(";")[0]) for part in parts}
+        found = {part: Samples([], note=note) for note in [_no_members(error)] for part in parts}
     found = found if isinstance(found, Mapping) else {"": found}
     if not found or not {*found} <= {*parts} or (not some and len(found) < len(parts)):
         names = ", ".join(filter(None, parts))
@@ -356,6 +357,13 @@ def _called(claim: Claim, what: str, function: Any, given: Any) -> Any:
     except Exception as error:
         words = str(error) if isinstance(error, UserError) else f"expected numbers, found {in_words(error)}"
         raise UserError(f"claim {claim.id!r}: {what}: {words}") from error
+
+
+def _no_members(error: UserError) -> str:
+    """Which members a function asked for that the run lacks; any other error is raised again."""
+    if not isinstance(error.__cause__, NoMembers):
+        raise error
+    return str(error.__cause__).partition(";")[0]
 
 
 def _refused(claim: Claim, what: str, expected: str, found: object) -> UserError:
