@@ -190,7 +190,7 @@ study = hs.Study(
             must=dict.fromkeys(STEPS, hs.between(*band)),
             rule="mean",
             seeds_needed=8,
-            at_scale=as_large_as({"model.width": 64}),
+            at_scale=as_large_as({"model.layers": 2, "model.width": 64}),
         )
         for id, statement, source, size, added, band in LAWS
     ],

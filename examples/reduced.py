@@ -12,6 +12,7 @@ from hopscope.claims import as_large_as
 TASK = hs.tasks.Retrieval(steps=2, chains=4, position="pair")
 WHOLE, ALONE = "whole chain", "last symbol alone"
 STEPS, EVERY = 400, 20  # training steps, and between checkpoints
+SIZE = {"model.layers": 4, "model.heads": 4, "model.width": 512, "training.steps": STEPS}
 KEPT = (1, 2, 3, 5)  # numbers of directions that are kept
 LEARNED = 0.5  # loss of a learned symbol; by position alone it is 1 - 1/chains
 
@@ -176,7 +177,7 @@ study = hs.Study(
             },
             rule={"first three": "mean", WALK: "effect", IDLE: "effect"},
             seeds_needed=8,
-            at_scale=as_large_as({"model.width": 512}),
+            at_scale=as_large_as(SIZE),
         ),
         hs.Claim(
             id="D4",
@@ -188,7 +189,7 @@ study = hs.Study(
             must=MOST,
             rule="share",
             seeds_needed=16,
-            at_scale=as_large_as({"model.width": 512}),
+            at_scale=as_large_as(SIZE),
             controls={"the next seed's": knows("borrowed"), "all others": knows("without")},
         ),
     ],

@@ -125,6 +125,8 @@ RUNS = [  # how it tries to fool; the run; verdict, verdict here, leaning; what 
      OPEN, "mixed", "c shows it too"),
     ("ranks", lambda: judged(lambda run: Samples([(n, 2**n) for n in range(10)], ranks=True), at_least(0.99),
                              rule="effect"), YES, YES, None, ""),
+    ("numbers, not pairs", lambda: judged(lambda run: Samples([1.0] * 10, "seed", ranks=True), rule="mean"), YES, YES,
+     None, ""),
     ("a control that shows nothing", lambda: control([0.1, 0.2] * 5), YES, YES, None, ""),
     # readings, scale and parts
     ("readings that disagree", lambda: judged(None, readings={"a": of(GOOD), "b": LOW}), OPEN, OPEN, "mixed",

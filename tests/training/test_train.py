@@ -281,6 +281,7 @@ def test_what_a_notebook_turned_off_is_back_in_training(off, training):
     finally:
         torch.set_default_dtype(torch.float32)
     assert all(torch.equal(weight, usual[name]) for name, weight in found.weights().items())
+    assert not any(each.is_inference() for each in found.parameters())
     sizes = {each.untyped_storage().size() // 4 - each.numel() for each in found.parameters()}
     assert sizes == {0}, "weights are no views of a training's buffer"
 

@@ -88,7 +88,7 @@ def between(low: float, high: float, unit: str = "number") -> Criterion:
 
 
 def as_large_as(least: Mapping[str, float]) -> Function:
-    """An `at_scale`, for claims of a study at one size: which of its fields (`training.steps` …) a run has less of."""
+    """An `at_scale`, for claims of a study at one size: of which numbers of `model` and `training` a run has less."""
     return partial(_less, dict(least))
 
 

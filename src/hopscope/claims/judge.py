@@ -156,7 +156,8 @@ def _judged(
     if holds and claim.must_not is not None and faults:
         shows = {"reproduced": "shows it too", "not run": "was not measured"}
         said = ", ".join(f"{name} {shows[each.verdict]}" for name, each in faults.items())
-        whole, leaning = _with(whole, "inconclusive", whole.words, f"the control {said}"), "mixed"
+        whole, leaning = _with(whole, "inconclusive", whole.words), "mixed"
+        whole = whole.model_copy(update={"lacks": (*whole.lacks, f"the control {said}")})
     return whole.model_copy(update={"leaning": leaning}), name, parts[name], readings
 
 

@@ -114,7 +114,8 @@ class _Part:
         if own is None or (self.paired and fill is not None):
             n = len({*groups})
             if not self.share:
-                return self.settled(*(rank_correlation if self.samples.ranks else estimate)(values, groups))
+                found = rank_correlation if self.paired and self.samples.ranks else estimate
+                return self.settled(*found(values, groups))
             return self.settled(mean(values), share_interval(n * mean(values), n) if n > 1 else None)
         if fill is not None:
             by, middle = mean(values) - middle, math.nan

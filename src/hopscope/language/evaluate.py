@@ -215,7 +215,7 @@ async def _asked(state: TaskState, generate: Generate, attempt: int) -> TaskStat
             raise UserError(f"{wanted}; let the model choose instead (measure choice)")
         ids = model.api.tokenizer(state.input_text, add_special_tokens=False)["input_ids"]
         if model.api.tokenizer.unk_token_id in ids:
-            raise UserError("words of a question that the model does not know; use another model or formulation")
+            raise UserError("words that the model does not know; use another model or formulation")
         if model.config.temperature == 0:  # transformers has another word for that
             model.api.do_sample, changes["temperature"] = False, 1.0
         room = _room(model.api, model.api.hf_chat(state.messages, []))

@@ -67,7 +67,8 @@ class Cache(dict[str, Tensor]):
         return tensor
 
     def __missing__(self, name: str) -> NoReturn:
-        raise UserError(f"site: expected one that was kept ({', '.join(self) or 'none was'}), found {name!r}")
+        kept = difflib.get_close_matches(name, self, 4) or [*self][:4] or ["none was"]
+        raise UserError(f"site: expected one that was kept ({', '.join(kept)} …), found {name!r}")
 
     def __repr__(self) -> str:
         lines = (f"{name}  {list(tensor.shape)}" for name, tensor in self.items())

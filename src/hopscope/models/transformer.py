@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -245,11 +246,11 @@ class Transformer(nn.Module):
 
     def select(self, indices: Sequence[int] | Tensor) -> "Transformer":
         """An ensemble of copies of some members (counted from 0); `UserError`: no such member, or none asked for."""
-        chosen = indices.tolist() if isinstance(indices, Tensor) else [*indices]
+        chosen = indices.reshape(-1).tolist() if isinstance(indices, Tensor) else [*indices]
         return self._copy("indices", chosen, len(chosen))
 
     def _copy(self, what: str, chosen: list[int], members: int | None) -> "Transformer":
-        numbers = all(isinstance(each, int) and not isinstance(each, bool) for each in chosen)
+        numbers = all(isinstance(each, Integral) and not isinstance(each, bool) for each in chosen)
         known = self.members is not None and numbers and all(0 <= each < self.members for each in chosen)
         if self.members is None or not chosen or not known:
             have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"

@@ -373,10 +373,8 @@ def _words(chosen: Chosen) -> tuple[str, str]:
     caption = [f"{chosen.title[0].upper()}{chosen.title[1:]} {when} training: {said}."]
     if drawing.columns.get("y") == "layer":
         caption.append("Layers and heads count from 0.")
-    if floors := [label for label in chosen.levels if label.startswith("floor: ")]:
-        caption.append("Dashed: floors, the values without learning the task.")
-    if lines := [f"{label}, {level:g}" for label, level in chosen.levels.items() if label not in floors]:
-        caption.append(f"Lines across: {'; '.join(lines)}.")
+    if any(label.startswith("floor: ") for label in chosen.levels):
+        caption.append("A floor is a value without learning the task.")
     if gone := len(set(chosen.facts.diverged) & set(chosen.frame["member"].dropna())):
         caption.append(f"{gone} diverged and {'is' if gone == 1 else 'are'} in no mean.")
     if never := int(chosen.final["never"].sum()):

@@ -9,7 +9,7 @@ import os
 import shlex
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, reduce
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,8 @@ def _view(run: RunFolder, anchor: str) -> View:
     return {
         "anchor": anchor, "study": study, "preset": preset, "hash": run.path.name, "title": title or study,
         "question": below if title else question, "rows": rows, "tally": tally(row.verdict for row in rows),
-        "settings": dict(_flat(identity)), "config": config, "lead": held.markdown(words),
+        "settings": dict(_flat(_as_trained(config, "by configuration"))), "config": config,
+        "lead": held.markdown(words),
         "chart": figure(chart) if chart else "", "circuit": "circuit beside the answer" in story.asked and bool(
             first["Play its circuit"]), "sections": sections, "specs": specs, "scripts": scripts,
         "ways": [(f"{anchor}-{ids[0]}", words) for words, ids in first.items() if ids],
@@ -185,19 +186,21 @@ def _plain(floors: Any) -> Any:
     return floors.item() if hasattr(floors, "item") else dict(floors)
 
 
-def _as_trained(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of a run, of which configurations may set any field, with what its units were trained by."""
+def _as_trained(config: Mapping[str, Any], differs: str | None = None) -> dict[str, Any]:
+    """The identity of a run, with what all its units were trained by; of other fields the study's own, or a word."""
     found, units = dict(config.get("identity") or {}), config.get("units") or []
     for name in ("task", "model", "training", "held_out"):
         if every := [unit[name] for unit in units if name in unit]:
-            found[name] = reduce(_common, every)
+            found[name] = _common(every, found.get(name), differs)
     return found
 
 
-def _common(one: Any, other: Any) -> Any:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return {key: _common(one.get(key), other.get(key)) for key in one | other}
-    return one if one == other else "by configuration"
+def _common(every: Sequence[Any], own: Any, differs: str | None) -> Any:
+    if all(isinstance(each, Mapping) for each in every):
+        given = own if isinstance(own, Mapping) else {}
+        keys = dict.fromkeys(key for each in every for key in each)
+        return {key: _common([each.get(key) for each in every], given.get(key), differs) for key in keys}
+    return every[0] if every.count(every[0]) == len(every) else differs or own
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -130,7 +130,7 @@ def train(
                 progress(loop.until(stop))
             keep(*loop.kept())
             per_step = (time.monotonic() - began) / (target - first)
-    return ensemble.select(range(len(ensemble)))  # with weights of their own, not views of one buffer
+        return ensemble.select(range(len(ensemble)))  # with weights of their own, not views of one buffer
 
 
 class _Loop:
@@ -211,7 +211,7 @@ class _Loop:
 
 @contextmanager
 def arithmetic(threads: int | None = None, precision: str = "float32") -> Iterator[None]:
-    """Settings of this process, put back afterwards: threads, no subnormal numbers, no shorter products than asked for.
+    """Settings of this process, put back afterwards: threads, no subnormals, gradients, float32 and nothing shorter.
 
     Weights without a gradient decay into subnormals, on which CPUs are many times slower.  The flag that flushes them
     belongs to a thread and is inherited by threads that it starts: a worker enters this before torch starts its pool.

@@ -73,3 +73,14 @@ def test_a_page_of_any_outcome(tmp_path, name, outcome, diverged):
 def test_the_page_of_a_committed_run(tmp_path, run):
     page, ledger = page_of(tmp_path, run.split("/")[0], "laptop", parquet=RESULTS / run / "evidence.parquet")
     assert len(words_of(page)) > 3000 and all(verdict.id in page for verdict in ledger)
+
+
+@pytest.mark.parametrize(("name", "preset", "folder", "field"), [
+    ("permutation", "paper", "permutation/paper", "task.fields.repeat_ratio"),
+    ("capacity", "laptop", "capacity/torch-schedule", "model.heads"),
+])  # fmt: skip
+def test_what_configurations_set_is_told_in_the_record_alone(name, preset, folder, field, tmp_path):
+    page, _ = page_of(tmp_path, name, preset, parquet=RESULTS / folder / "evidence.parquet")
+    assert f"{field}</th><td>by configuration</td>" in page
+    protocols = page.count("by configuration</span>")
+    assert page.count("by configuration") == page.count("<td>by configuration</td>") + protocols

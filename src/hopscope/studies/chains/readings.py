@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Samples
 from hopscope.claims.crossings import Crossing, earliest, first_crossing, last_crossing
 from hopscope.studies.chains.circuits import PREFIX, Proof
-from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.evidence import LEARNED, of_plateau
 from hopscope.studies.chains.measures import Rows
 from hopscope.study.measure import Context, measure
 
@@ -111,7 +111,8 @@ def _of_member(context: Context, ensembles: "Callable[[], Models]", place: int) 
         curve = context.evidence.curve(f"loss_{part}")[member].dropna()
         points = [*map(float, curve.index)], curve.tolist()
         for event, crossing in (("fell", first_crossing), ("fell_for_good", last_crossing)):
-            yield from time_rows(event, crossing(*points, LEARNED, rising=False), **where)
+            bound = of_plateau(LEARNED, options.chains)
+            yield from time_rows(event, crossing(*points, bound, rising=False), **where)
     yield {"metric": "learned_all", "value": whole, **same}
     for proof, of in readings.items():
         found: list[dict[str, Any]] = [{"metric": "was_read", "value": of[0].verdict == READ}]

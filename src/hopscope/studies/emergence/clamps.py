@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import first_crossing
-from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.evidence import LEARNED, of_plateau
 from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import circuits, reading_of, time_rows
 from hopscope.study.measure import Context, measure
@@ -37,7 +37,6 @@ def clamps(context: Context) -> Rows:
 
 
 def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, Any]]) -> Rows:
-    import torch
 
     from hopscope.circuits.history import clamp, controls, trained_again
     from hopscope.circuits.reader import Reader, ReaderConfig
@@ -60,8 +59,7 @@ def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, 
             runs[f"{CONTROL}{name}"] = control
     again, every = context.at(context.unit, start).ensemble.select([place]), options.checkpoint_every
     how = {"steps": options.clamp_steps, "every": every, "samples": options.evaluation_samples}
-    with torch.enable_grad():
-        found = trained_again(again, context.job.training, runs, **how)
+    found = trained_again(again, context.job.training, runs, **how)
     words = {str(path.roles): path.query for same in chosen.values() for path in same}
     yield {"metric": "clamped_from", "value": start, "member": member}
     for name, losses in found.items():
@@ -75,7 +73,8 @@ def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, 
                 yield {"metric": f"clamped_{metric}", "value": value, "step": step, **at}
         for step in range(1, options.steps + 1):
             if own := losses.get(f"loss_step_{step}"):
-                fell = first_crossing([*own], [*own.values()], LEARNED, rising=False)
+                bound = of_plateau(LEARNED, options.chains)
+                fell = first_crossing([*own], [*own.values()], bound, rising=False)
                 yield from time_rows(f"clamped_fell_step_{step}", fell, **at)
 
 
