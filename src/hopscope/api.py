@@ -101,7 +101,7 @@ def run(
 
             folder.take_over()
             _check_device(folder, place)
-            train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=hear)
+            train_all(folder, loaded, place, cores=threads, seconds=budget.left, listen=hear)
             with loaded.naming():
                 measuring.measure_run(folder, chosen, budget, say)
                 conclude(folder, loaded)
@@ -198,7 +198,7 @@ class Run:
         """Every claim with its verdict: a table in a notebook, a ledger when printed; or a `UserError`."""
         if (self.path / "claims.json").is_file() and not self.folder.is_concluded:
             words = "expected a run that was concluded, found one that a fault or another command stopped"
-            raise UserError(f"{self.path}: {words}; hopscope report {self.path} concludes it")
+            raise UserError(f"{self.path}: {words}; the same hopscope run goes on")
         return Ledger.from_json(self.folder.read("claims.json"), str(self.path / "claims.json"))
 
     @cached_property
@@ -289,12 +289,14 @@ def _made(
     # The folder of a run, and what sends a copy of it to a URL: work is done here, and goes on from what is there.
     url, study = str(out), record["study"]
     if "://" not in url:
-        return RunFolder.named(Path(out), study, record["identity"]).create(record), lambda run: None
+        return RunFolder.named(Path(out).expanduser(), study, record["identity"]).create(
+            record
+        ), lambda run: None
     if executor != "local":
         remedy = "mount that storage as a file system, and give the path"
         wanted = f"a folder that all machines share for {executor}, found the URL {url}"
         raise UserError(f"out: expected {wanted}; {remedy}")
-    from hopscope.runs.mirror import NoMirror, fetch, mirror
+    from hopscope.runs.mirror import NoMirror, fetch, mirror, shown
 
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = caches / "hopscope" / "runs" / hashlib.sha256(url.encode()).hexdigest()[:12]
@@ -302,7 +304,7 @@ def _made(
     with contextlib.suppress(NoMirror):
         fetch(f"{url.rstrip('/')}/{study}/{run.path.name}", root)
     mirror(run.create(record), url)
-    say(f"working in {run.path}; a copy is kept at {url}")
+    say(f"working in {run.path}; a copy is kept at {shown(url)}")
     return run, lambda run: mirror(run, url)
 
 

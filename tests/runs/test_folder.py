@@ -76,6 +76,15 @@ def test_a_configuration_that_was_altered_is_told(change, run):
         assert "\n" not in str(caught.value) and caught.value.exit_status == 2
 
 
+def test_units_without_their_record_are_no_new_run(run):
+    config = run.config
+    (run.path / "config.json").unlink()
+    with told(
+        r"expected the record of a run, with its rules, found none beside its units; restore it, or move"
+    ):
+        run.create(config)
+
+
 @pytest.mark.parametrize("name", ["evidence.parquet", "claims.json", "config.json"])
 def test_an_altered_file_of_a_finished_run_is_told(name, run):
     content = run.read(name)

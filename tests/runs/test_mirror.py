@@ -113,6 +113,45 @@ def test_what_is_damaged_there_is_left_out_and_made_again(url, server, name, fin
     assert finished.units[0].is_whole, "what is damaged here is brought"
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_was_begun_here_is_kept_where_the_unit_there_is_no_whole_one(url, server, gone, finished, run):
+    mirror(finished, url)
+    file = f"{server.place}/tiny/{finished.path.name}/units/b/checkpoints/000000003.safetensors"
+    server.system.rm_file(file) if gone else server.system.pipe_file(file, b"cut")
+    begun = run.unit("b")
+    for name in (begun.path / "unit.json", run.path / "manifest.json"):
+        name.unlink()
+    with pytest.warns(UserWarning, match="damaged; left out"):
+        fetch(url, run.path.parents[1])
+    assert begun.latest()[0] == 7 and not begun.is_whole and not (run.path / ".units").exists()
+    mirror(run, url)  # a unit that is not whole is not sent
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert TINY.content(TINY.make(run.path.parents[1])) == TINY.content(finished)
+
+
+@pytest.mark.parametrize("name", ["units/../x", "../x", "/x", "units//x"])
+def test_a_list_of_other_files_touches_nothing_here(url, server, name, finished, run):
+    mirror(finished, url)
+    file = f"{server.place}/tiny/{finished.path.name}/mirror.json"
+    server.system.pipe_file(file, server.system.cat_file(file).replace(b"claims.json", name.encode()))
+    (run.path / "manifest.json").unlink()
+    with told("expected files of a run, found '.*x'; move it away"):
+        fetch(url, run.path.parents[1])
+    assert all(unit.is_whole for unit in run.units)
+
+
+def test_a_measure_that_was_taken_here_is_not_replaced(url, run, tmp_path):
+    other = RunFolder(shutil.copytree(run.path, tmp_path / "other" / "tiny" / run.path.name))
+    for each, source in ((other, "old"), (run, "new")):
+        each.reopen()
+        each.whole.keep_measure("all", source, None, [{"metric": "n", "value": 1.0}])
+    other.finish()
+    mirror(other, url)
+    fetch(url, run.path.parents[1])
+    assert run.whole.measured("all", "new", None)
+
+
 def test_another_run_is_never_overwritten(url, finished, tmp_path):
     mirror(finished, url)
     config = {**TINY.CONFIG, "registration": {"C1": "other"}}

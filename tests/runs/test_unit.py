@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -154,6 +155,29 @@ def test_a_full_disk_is_told_and_what_was_kept_stays(run, monkeypatch):
             write()
     monkeypatch.undo()
     assert unit.latest()[0] == 7 and unit.is_whole and not list(unit.path.rglob("*.tmp"))
+
+
+def test_checkpoints_may_lie_on_another_disk(run, tmp_path):
+    unit = run.units[0]
+    shutil.move(unit.path / "checkpoints", tmp_path / "large")
+    (unit.path / "checkpoints").symlink_to(tmp_path / "large")
+    unit.seal()
+    assert unit.is_whole and any("checkpoints/" in name for name in unit.digests)
+    next((tmp_path / "large").glob("*3.safetensors")).write_bytes(b"cut")
+    assert not unit.is_whole
+
+
+def test_rules_of_a_unit_that_was_taken_over_are_not_lost_silently(run):
+    unit, elsewhere = run.units[0], run.path.parent / "0123456789ab"
+    own = replace(unit, path=elsewhere / "units" / unit.name, run_path=elsewhere)
+    own.take_over(lambda other: None)
+    assert not own.steps  # rules that are not known
+    own.take_over(lambda other: {"C1": "old"})
+    own.seal()
+    (own.path / "taken.json").unlink()
+    assert not own.is_whole
+    with pytest.warns(UserWarning, match="taken.json.*; the unit is trained again"):
+        assert own.latest() is None
 
 
 def test_taking_over_that_was_interrupted_is_taken_up_again(run, tmp_path):

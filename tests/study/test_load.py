@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+import hopscope
 from hopscope.claims.source import source_hash
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.study import load as loading
@@ -202,10 +203,16 @@ def test_an_error_of_a_study_names_its_file_and_line(write):
         with pytest.raises(UserError, match=words) as error, loaded.naming():
             run()
         assert str(error.value).startswith(f"{loaded.file}")
+    ours = compile("with loaded.naming():\n    raise other", str(hopscope.__file__), "exec")
     for other in (TimeBudgetReached("later"), KeyError("of ours"), UserError("cannot write x: full")):
-        with pytest.raises(type(other)) as error, loaded.naming():
-            raise other
+        with pytest.raises(type(other)) as error:
+            exec(ours, {"loaded": loaded, "other": other})
         assert error.value is other
+    helper = write("helping.py", "def fails():\n    exit(0)\n")
+    exec(compile(helper.read_text(), str(helper), "exec"), beside := {"loaded": loaded})
+    fails = compile("with loaded.naming():\n    fails()", str(hopscope.__file__), "exec")
+    with pytest.raises(UserError, match=f"{helper}, line 2: .* found SystemExit.*ends the process"):
+        exec(fails, beside)
     with pytest.raises(TimeBudgetReached, match=r"^later$"), loaded.naming():
         loaded.study.start(TimeBudgetReached("later"))
 

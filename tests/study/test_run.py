@@ -138,7 +138,7 @@ def test_measures_are_taken_once_and_anew_when_they_change(begun, study):
     train(**training_of(unit, made, TimeBudget()))
     assert not is_measured(unit, made)
     with pytest.raises(
-        UserError, match="expected the rows of measure first, found none; run the same command again"
+        UserError, match="expected the rows of measure first, found none; the same hopscope run measures it"
     ):
         evidence_of(run, made)
     with pytest.raises(TimeBudgetReached):

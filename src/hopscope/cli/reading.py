@@ -90,7 +90,8 @@ def report(paths: Positional[tuple[Path, ...]], index: bool = False, to: Path | 
             api.conclude_again(run)
         text, file = page.page(*runs), to or (runs[0].path if len(runs) == 1 else Path()) / "report.html"
     if to is None and not index and len(paths) == 1:
-        runs[0].write("report.html", text)
+        with runs[0].locked():
+            runs[0].write("report.html", text)
     else:
         write_atomic(file, text.encode())
     print(file)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import site
 import subprocess
 import sys
@@ -143,7 +144,8 @@ class _Process:
         if status is None:
             return None
         if status < 0:
-            return died(self.unit, f"it killed by signal {-status} (out of memory?)")
+            likely = " (out of memory?)" if status == -signal.SIGKILL else ""
+            return died(self.unit, f"it killed by signal {-status}{likely}")
         return failed(self.unit, self._last.decode(errors="replace") or "no message")._replace(status=status)
 
     def close(self) -> None:

@@ -70,13 +70,15 @@ def _followed(run: RunFolder, tracker: str, say: Callable[[str], object]) -> Ite
         try:
             yield
         finally:
-            # It sends what is left, and is ended.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=_PATIENCE)
-            status = process.poll()
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            status = None
+            try:  # it sends what is left, and is ended, also where this one is interrupted once more
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=_PATIENCE)
+                status = process.poll()
+            finally:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             complaints.seek(0)
             last = complaints.read().strip().rpartition("\n")[2] or f"its end with status {status}"
             if status is None:

@@ -50,7 +50,8 @@ def work(unit: UnitFolder, loaded: Loaded, budget: Any, say: Say) -> None:
     with unit.locked(), loaded.naming():
         take_sources(loaded.study)
         given = training_of(unit, loaded.study, budget)
-        train(**given, progress=tell)
+        if given["after"] is None or given["after"][1]["step"] < given["training"].steps:
+            train(**given, progress=tell)  # what is trained is measured on any machine
         measure_unit(unit, loaded.study, budget, lambda words: say({"kind": "phase", "name": words}))
         unit.seal(engine=given["engine"], device=given["device"], made_by=unit.made_by or installed())
 

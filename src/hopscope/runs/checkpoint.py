@@ -89,7 +89,9 @@ def read_record(path: Path, key: str = "files") -> dict[str, Any]:
 
 def digests_in(folder: Path, skipped: tuple[str, ...]) -> dict[str, str]:
     """SHA-256 of the files below a folder by their path in it, but of hidden ones and of those that begin so."""
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    walked = os.walk(folder, followlinks=True)  # a large folder may lie on another disk
+    every = (Path(place, name) for place, _, names in walked for name in names)
+    names = sorted(path.relative_to(folder).as_posix() for path in every if path.is_file())
     names = [name for name in names if not name.startswith(skipped) and "/." not in f"/{name}"]
     return {name: sha256(read_bytes(folder / name, "run the same command again")) for name in names}
 
@@ -132,7 +134,7 @@ def staged(path: Path, content: bytes) -> Iterator[Callable[[], None]]:
 def remove(path: Path) -> None:
     """Remove a file, or a folder with all that is in it, unless it is gone; `UserError`: the system refused."""
     with _told(path), contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def sweep(folder: Path) -> None:

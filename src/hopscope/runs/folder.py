@@ -57,6 +57,11 @@ class RunFolder:
         if not path.exists():
             with self.locked():
                 if not path.exists():
+                    if any(self.path.glob("units/*/checkpoints/*")):
+                        found = f"none beside its units; restore it, or move {self.path} away"
+                        raise UserError(
+                            f"{path}: expected the record of a run, with its rules, found {found}"
+                        )
                     found = {"format": _FORMAT, "sha256": sha256(text.encode()), **json.loads(text)}
                     files.write_atomic(path, files.indented(found))
         if canonical_json(self.config.get("identity")) != canonical_json(config.get("identity")):
@@ -100,11 +105,13 @@ class RunFolder:
         for unit in self.units:
             unit.take_over(self._rules_of)
 
-    def _rules_of(self, other: UnitFolder) -> Mapping[str, str]:
-        # Of a run that differs in more than its grid they are about other parts, and say nothing of these.
-        here, there = self.config, {}
-        with contextlib.suppress(UserError):
-            there = RunFolder(other.run_path).config
+    def _rules_of(self, other: UnitFolder) -> Mapping[str, str] | None:
+        # None: they are not known.  Of a run that differs in more than its grid they are about other parts, and say
+        # nothing of these.
+        try:
+            here, there = self.config, RunFolder(other.run_path).config
+        except UserError:
+            return None
         same = {**here["identity"], "grid": 0} == {**there.get("identity", {}), "grid": 0}
         rules: Mapping[str, str] = ((other.taken or there) if same else here).get("registration", {})
         return rules

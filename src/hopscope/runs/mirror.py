@@ -27,8 +27,8 @@ def mirror(run: RunFolder, url: str) -> None:
     """
     with _at(f"{url.rstrip('/')}/{run.config['study']}/{run.path.name}") as (system, place):
         here, there = digests_in(run.path, ("units/",)), _listed(system, place)
-        for unit in run.units:
-            here |= unit.digests
+        for digests in (unit.digests for unit in run.units):
+            here |= digests if all((run.path / name).is_file() for name in digests) else {}
         if not there and system.exists(f"{place}/{_CONFIG}"):  # a list that was cut short
             there = {_CONFIG: sha256(system.cat_file(f"{place}/{_CONFIG}"))}
         if there.get(_CONFIG, here[_CONFIG]) != here[_CONFIG]:
@@ -45,9 +45,9 @@ def mirror(run: RunFolder, url: str) -> None:
 def fetch(url: str, root: Path) -> list[RunFolder]:
     """Bring the runs at a URL, of one or of a root of them, to a root here: `ROOT/<study>/<name>`.
 
-    What is here stays, but for a unit or a run that is whole there and not here.  Files that are damaged there are left
-    out, of which a warning tells: the same command makes them again.  `UserError`: the storage fails, or has no run, or
-    one that was begun apart from the one here.
+    What is here stays, but for a unit or a run that is whole there and not here.  What is damaged there, or gone, is
+    left out, a unit as a whole, of which a warning tells: the same command makes it again.  `UserError`: the storage
+    fails, or has no run, one that was begun apart from the one here, or a list of other files than a run has.
     """
     runs = []
     with _at(url) as (system, place):
@@ -66,24 +66,48 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
     files, damaged = _listed(system, place), []
     if (run.path / _CONFIG).exists() and sha256(run.read(_CONFIG)) != files.get(_CONFIG):
         raise UserError(f"{run.path}: expected the run of {place}, found one begun apart; move one away")
+    if strange := [name for name in files if {"", ".", ".."} & {*name.split("/")}]:
+        raise UserError(f"{place}/{_LIST}: expected files of a run, found {strange[0]!r}; move it away")
     record = [name for name in files if not name.startswith("units/")]
+    # Measures that are here may be newer: whether they are is known by their source.
     newer = _MANIFEST in files and not run.is_done
-    wanted = [name for name in record if newer or not (run.path / name).exists()]
-    for part in {"/".join(name.split("/")[:2]) for name in files.keys() - record}:
-        if not UnitFolder(run.path / part, run.path).is_whole:
-            remove(run.path / part)  # two trainings do not mix
-            wanted += [name for name in files if name.startswith(f"{part}/")]
-    for name in sorted(wanted, key=lambda name: (name.endswith(("/unit.json", _MANIFEST)), name)):
-        content, path = system.cat_file(f"{place}/{name}"), run.path / name
-        if sha256(content) == files[name] and path.resolve().is_relative_to(run.path.resolve()):
-            write_atomic(path, content)
-        else:
+    wanted = [
+        name
+        for name in record
+        if (newer and not name.startswith("measures/")) or not (run.path / name).exists()
+    ]
+    for name in wanted:
+        if name != _MANIFEST and not _brought(system, f"{place}/{name}", run.path / name, files[name]):
             damaged.append(name)
+    for part in sorted({"/".join(name.split("/")[:2]) for name in files.keys() - record}):
+        if not UnitFolder(run.path / part, run.path).is_whole:
+            # Beside its place, until all of it is here: two trainings do not mix, and what is here is kept.
+            own, beside = [name for name in files if name.startswith(f"{part}/")], run.path / f".{part}"
+            remove(beside)
+            to = (beside / name.removeprefix(f"{part}/") for name in own)
+            gone = [name for name, at in zip(own, to, strict=True)
+                    if not _brought(system, f"{place}/{name}", at, files[name])]  # fmt: skip
+            if not gone:
+                remove(run.path / part)
+                (run.path / part).parent.mkdir(exist_ok=True)
+                beside.rename(run.path / part)
+            damaged += gone
+    remove(run.path / ".units")
+    if _MANIFEST in wanted and not damaged:
+        _brought(system, f"{place}/{_MANIFEST}", run.path / _MANIFEST, files[_MANIFEST])
     if damaged:
         # Sent again when it is made again, unless this reader may not write.
         with contextlib.suppress(Exception):
             _list(system, place, {name: files[name] for name in files if name not in damaged})
         warnings.warn(f"{place}: expected whole files, found {damaged[0]} damaged; left out", stacklevel=4)
+
+
+def _brought(system: Any, there: str, here: Path, digest: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        if sha256(content := system.cat_file(there)) == digest:
+            write_atomic(here, content)
+            return True
+    return False
 
 
 def _list(system: Any, place: str, files: dict[str, str]) -> None:
@@ -108,6 +132,10 @@ def _at(url: str) -> Iterator[tuple[Any, str]]:
     except UserError:
         raise
     except Exception as error:  # each package for storage has its own
-        shown = re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:…@", url)  # without a password
         words = f"found {type(error).__name__}: {error}; nothing here is lost: check address and rights"
-        raise UserError(f"{shown}: expected storage that can be read and written, {words}") from error
+        raise UserError(f"{shown(url)}: expected storage that can be read and written, {words}") from error
+
+
+def shown(url: str) -> str:
+    """A URL without its password."""
+    return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:…@", url)

@@ -90,16 +90,16 @@ class UnitFolder:
         save_checkpoint(self._checkpoint(step), weights, own)
         self._sweep()
 
-    def take_over(self, rules: Callable[["UnitFolder"], Mapping[str, str]]) -> None:
+    def take_over(self, rules: Callable[["UnitFolder"], Mapping[str, str] | None]) -> None:
         """Take the checkpoints of the unit from another run of the study that has trained it, unless it has begun.
 
         Units of one name are the same training: runs share them that differ in seeds, or in what they measure.  `rules`
-        gives the registered ones that the unit brings along.
+        gives the registered ones that the unit brings along, or `None` where they are not known: it is left.
         """
         for path in () if 0 in self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
             other = replace(self, path=path, run_path=path.parents[1])
-            if other.is_whole:
-                taken = {"registration": dict(rules(other)), "made_by": other.made_by}
+            if other.is_whole and (brought := rules(other)) is not None:
+                taken = {"registration": dict(brought), "made_by": other.made_by}
                 files.write_atomic(self.path / "taken.json", files.indented(taken))
                 # Step 0 last: without it the unit has not begun.
                 for file in sorted(path.glob("checkpoints/*"), reverse=True):
@@ -113,6 +113,8 @@ class UnitFolder:
         It must where nothing was kept, and, which a warning tells, where a file of any checkpoint is damaged or gone.
         """
         try:
+            if "taken.json" in self.record.get("files", {}) and not self.taken:
+                raise damaged(self.path / "taken.json", "none")
             for step, arrays, metadata in self._chain():
                 if step == self.steps[-1]:
                     rest, _ = _load(self._checkpoint(step, "optimiser."), step)

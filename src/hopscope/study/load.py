@@ -7,6 +7,7 @@ import linecache
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
@@ -64,10 +66,12 @@ class Loaded:
             # What is wrapped in words of ours has the line in what caused it.
             line = _line_of(error, file) or _line_of(error.__cause__, file)
             shown = told and (type(error) is not UserError or self.reference in BUILT_IN)
-            if line is None or file in str(error) or shown:
+            frame = None if told or line is not None else _frame_of_others(error)
+            if (line is None and frame is None) or file in str(error) or shown:
                 raise
             found = f"expected code that runs, found {_in_words(error)}; mend the file"
-            raise UserError(f"{file}, line {line}: {error if told else found}") from error
+            place = f"{frame.filename}, line {frame.lineno}" if frame else f"{file}, line {line}"
+            raise UserError(f"{place}: {error if told else found}") from error
 
 
 def studies() -> list[str]:
@@ -135,7 +139,10 @@ def _loaded(reference: str, what: str = "study") -> Loaded:
 def _at(study: Study, place: str, name: str) -> Loaded:
     is_file = place.endswith(".py")
     file = Path(place).resolve() if is_file else Path(str(sys.modules[place].__file__))
-    return Loaded(study, f"{file if is_file else place}:{name}", file, file.read_text(encoding="utf-8"))
+    # What was loaded, also if the file has changed since.
+    held: Any = linecache.cache.get(str(file), ())
+    text = "".join(held[2]) if len(held) == 4 and held[1] is None else file.read_text(encoding="utf-8")
+    return Loaded(study, f"{file if is_file else place}:{name}", file, text)
 
 
 # Modules, and files as modules.
@@ -176,12 +183,12 @@ def _of_file(path: Path) -> ModuleType:
         return _imported(".".join(parts), str(path))
     _check_helpers(path, text)
     name = f"hopscope_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
+    # Whoever reads the code's text gets what was loaded, also when the file is changed.
+    linecache.cache[str(path)] = (len(content), None, text.splitlines(True), str(path))
     if name in sys.modules:
         return sys.modules[name]
     module = sys.modules[name] = ModuleType(name)
     module.__file__, module.__package__ = str(path), ""
-    # Whoever reads the code's text gets what was loaded, also when the file is changed.
-    linecache.cache[str(path)] = (len(content), None, text.splitlines(True), str(path))
     try:
         # Not by import: bytecode is known by a file's second and size alone, and may be older.
         exec(compile(content, path, "exec", dont_inherit=True), vars(module))
@@ -253,6 +260,15 @@ def _cause(error: BaseException, file: str = "") -> str:
 
 def _in_words(error: BaseException) -> str:
     return in_words(error) + (", which ends the process" if isinstance(error, SystemExit) else "")
+
+
+def _frame_of_others(error: BaseException) -> traceback.FrameSummary | None:
+    """The last place that an error went through in a file that is not ours, nor of Python or an installed package."""
+    theirs = [*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[1])]
+    frames = (
+        each for each in reversed(traceback.extract_tb(error.__traceback__)) if Path(each.filename).is_file()
+    )
+    return next((each for each in frames if not any(map(Path(each.filename).is_relative_to, theirs))), None)
 
 
 def _line_of(error: BaseException | None, file: str) -> int | None:

@@ -175,7 +175,7 @@ def _rows_of(unit: UnitFolder, study: Study, taken: Iterable[_Taken]) -> Iterato
         rows = unit.measured(measure.name, source_of(measure, study), step)
         if rows is None:
             words = f"expected the rows of measure {measure.name}, found none"
-            again = "run the same command again to measure it (if its file was edited since Python began: in a new one)"
+            again = "the same hopscope run measures it (if its file was edited since Python began: a new one)"
             raise UserError(f"{unit.path}: {words}; {again}")
         yield from map(dict, rows)
 

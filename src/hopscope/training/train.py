@@ -58,9 +58,14 @@ class TimeBudget:
     seconds: float | None = None
     started: float = field(default_factory=time.monotonic)
 
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left, 0 at least; `None` where any number may be taken."""
+        return None if self.seconds is None else max(0.0, self.started + self.seconds - time.monotonic())
+
     def check(self, needed: float = 0.0) -> None:
         """A `TimeBudgetReached` if less than `needed` seconds are left: the same command goes on from what is done."""
-        if self.seconds is not None and self.started + self.seconds - time.monotonic() < needed:
+        if self.left is not None and not needed < self.left:
             kept = "what is done is kept, the same command goes on"
             raise TimeBudgetReached(f"time budget of {self.seconds:g} s reached; {kept}")
 
