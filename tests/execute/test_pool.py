@@ -17,9 +17,11 @@ from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.execute.local import ThisMachine, environment, message_of
 from hopscope.execute.places import place_of
 from hopscope.execute.pool import train_all
+from hopscope.execute.worker import work as train_unit
 from hopscope.runs import RunFolder
 from hopscope.study import jobs, measuring
 from hopscope.study.load import Loaded, load
+from hopscope.training.train import TimeBudget
 
 STUDY = '''
 import os, time
@@ -154,6 +156,19 @@ def test_a_rule_that_came_after_a_unit_was_trained_elsewhere_is_not_registered(m
         later.take_over()
         assert later.registration == rules
         assert later.units[0].made_by == trained.units[0].made_by != {}
+
+
+def test_a_trained_unit_is_measured_where_it_could_not_be_trained(made, monkeypatch):
+    run, loaded = made()
+    work(run, loaded)
+    monkeypatch.setattr(
+        "hopscope.training.train.train", MagicMock(side_effect=AssertionError("no such device"))
+    )
+    unit = run.units[0]
+    for file in unit.path.glob("measures/*"):
+        file.unlink()
+    train_unit(unit, loaded, TimeBudget(), lambda message: None)
+    assert unit.is_whole and measuring.is_measured(unit, loaded.study)
 
 
 def test_a_process_trains_one_unit_after_another_as_two_processes_do(made):
