@@ -15,7 +15,7 @@ PRESETS = (
 )  # fmt: skip
 RUNS = (
     "curriculum/workstation", "curriculum/circuits", "capacity/workstation", "sharing/workstation",
-    "conditional/workstation", "conditional/heads",
+    "conditional/workstation", "conditional/heads-torch-schedule",
 )  # fmt: skip
 OUTCOMES = [("learned", ()), ("nothing", ()), ("learned", (1,)), ("nothing", "all")]
 FINAL = {"learned": 0.013, "nothing": 0.83}
@@ -83,6 +83,6 @@ def test_a_page_of_any_outcome(tmp_path, study, outcome, diverged):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_page_of_a_committed_run(tmp_path, run):
-    name, preset = run.split("/")
+    name, preset = run.removesuffix("-torch-schedule").split("/")
     page, ledger = page_of(tmp_path, name, preset, parquet=RESULTS / run / "evidence.parquet")
     assert len(words_of(page)) > 2500 and all(verdict.id in page for verdict in ledger)
