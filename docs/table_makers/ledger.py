@@ -54,10 +54,10 @@ def ledger() -> str:
 
 
 def _standing(told: list[tuple[str, Row]]) -> tuple[str, Row]:
-    """The last of several runs; but runs of an example differ in fields, which are readings: all must refute it."""
+    """The last of several runs; but runs of an example differ in fields, which are readings: all refute it, or none."""
     run, claim = told[-1]
-    disagree = {each["verdict"] for _, each in told} - {"refuted", "not run"}
-    if claim["verdict"] != "refuted" or _is_built_in(run) or not disagree:
+    verdicts = {each["verdict"] for _, each in told} - {"not run"}
+    if _is_built_in(run) or "refuted" not in verdicts or len(verdicts) == 1:
         return run, claim
     return run, {**claim, "verdict": "inconclusive", "lacks": ["its runs disagree"]}
 

@@ -14,7 +14,7 @@ PRESETS = (
     "sharing/workstation", "conditional/smoke", "conditional/heads",
 )  # fmt: skip
 RUNS = (
-    "curriculum/workstation", "curriculum/circuits", "capacity/workstation", "sharing/workstation",
+    "curriculum/workstation", "curriculum/circuits-torch-schedule", "capacity/workstation", "sharing/workstation",
     "conditional/workstation", "conditional/heads-torch-schedule",
 )  # fmt: skip
 OUTCOMES = [("learned", ()), ("nothing", ()), ("learned", (1,)), ("nothing", "all")]
