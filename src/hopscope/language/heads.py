@@ -76,8 +76,8 @@ def read(model: "Attentive", kind: Questions, question: Question) -> Text:
         known, written = tokenizer.unk_token_id not in [ids[n] for n in inside], text[slice(*mention[1:3])]
         if not (free and known) or re.sub(r"^\W+|\W+$", "", whole) != written:
             wanted = f"{written!r} (character {mention.start}) in whole, known tokens of its own"
-            found = repr(whole) if known else "one that it does not know; try other depths or chains, or"
-            raise UserError(f"{question.id}: expected {wanted}, found {found}{';' * known} {_OTHER}")
+            there = repr(whole) if known else "one that it does not know; try other depths or chains, or"
+            raise UserError(f"{question.id}: expected {wanted}, found {there}{';' * known} {_OTHER}")
         tokens[mention] = inside
     told = local.continuations(tokenizer, text, question.acceptable, placed.joiner)
     answers = told and local.beginnings(told)
