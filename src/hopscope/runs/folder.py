@@ -62,8 +62,8 @@ class RunFolder:
                         raise UserError(
                             f"{path}: expected the record of a run, with its rules, found {found}"
                         )
-                    found = {"format": _FORMAT, "sha256": sha256(text.encode()), **json.loads(text)}
-                    files.write_atomic(path, files.indented(found))
+                    record = {"format": _FORMAT, "sha256": sha256(text.encode()), **json.loads(text)}
+                    files.write_atomic(path, files.indented(record))
         if canonical_json(self.config.get("identity")) != canonical_json(config.get("identity")):
             raise UserError(f"{self.path}: expected the run that is asked for, found another; move it away")
         return self
