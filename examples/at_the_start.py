@@ -12,6 +12,7 @@ from hopscope.claims import as_large_as
 
 GAMMAS, DEPTHS, HEADS = (0.3, 0.5, 0.7, 0.9, 1.1, 1.3), (3, 12), (1, 8)
 STEPS, LEARNED = 3, 0.5
+SIZE = {"model.heads": 8, "model.width": 128, "training.steps": 1000}
 SIGNS = ("first layer's gradient beside the last's", "gradient", "attention logits")
 EARLY = "first symbol learned early"
 FORETELLS = hs.at_least(0.9, unit="fraction")
@@ -168,7 +169,7 @@ study = hs.Study(
             need="any",
             rule="mean",
             seeds_needed=8,
-            at_scale=as_large_as({"model.heads": 8, "model.width": 128, "training.steps": 1000}),
+            at_scale=as_large_as(SIZE),
         ),
         hs.Claim(
             id="V4",
@@ -179,7 +180,7 @@ study = hs.Study(
             must=FORETELLS,
             rule="mean",
             seeds_needed=8,
-            at_scale=as_large_as({"model.heads": 8, "model.width": 128, "training.steps": 1000}),
+            at_scale=as_large_as(SIZE),
         ),
     ],
     figures=[*map(border, SIGNS), hs.figures.curves("loss_step_3", title="held-out loss of x₃")],

@@ -14,6 +14,7 @@ from hopscope.claims import as_large_as
 
 FOLLOWED = 0.9  # accuracy from which a number of renamings is followed
 LAYERS, HEADS = (2, 3, 4, 5), (1, 2)
+SIZE = {"model.width": 128, "training.steps": 2500}
 COUNTED = range(1, 13)  # renamings that enough lines of a text have
 
 
@@ -145,7 +146,7 @@ study = hs.Study(
             ),
             rule="mean",
             seeds_needed=8,
-            at_scale=as_large_as({"model.width": 128, "training.steps": 2500}),
+            at_scale=as_large_as(SIZE),
         ),
         hs.Claim(
             id="V2",
@@ -156,7 +157,7 @@ study = hs.Study(
             must=dict.fromkeys((f"{n} layers" for n in LAYERS), hs.at_least(0.0, unit="fraction")),
             rule="effect",
             seeds_needed=8,
-            at_scale=as_large_as({"model.width": 128, "training.steps": 2500}),
+            at_scale=as_large_as(SIZE),
         ),
     ],
     figures=[

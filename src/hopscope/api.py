@@ -289,9 +289,8 @@ def _made(
     # The folder of a run, and what sends a copy of it to a URL: work is done here, and goes on from what is there.
     url, study = str(out), record["study"]
     if "://" not in url:
-        return RunFolder.named(Path(out).expanduser(), study, record["identity"]).create(
-            record
-        ), lambda run: None
+        run = RunFolder.named(Path(out).expanduser(), study, record["identity"]).create(record)
+        return run, lambda run: None
     if executor != "local":
         remedy = "mount that storage as a file system, and give the path"
         wanted = f"a folder that all machines share for {executor}, found the URL {url}"

@@ -123,7 +123,7 @@ def test_what_was_begun_here_is_kept_where_the_unit_there_is_no_whole_one(url, s
         name.unlink()
     with pytest.warns(UserWarning, match="damaged; left out"):
         fetch(url, run.path.parents[1])
-    assert begun.latest()[0] == 7 and not begun.is_whole and not (run.path / ".units").exists()
+    assert begun.latest()[0] == 7 and not begun.is_whole and not (run.path / ".fetched").exists()
     mirror(run, url)  # a unit that is not whole is not sent
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

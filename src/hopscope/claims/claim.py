@@ -93,10 +93,12 @@ def as_large_as(least: Mapping[str, float]) -> Function:
 
 
 def _less(least: Mapping[str, float], evidence: Any) -> str:
-    found = {name: name.split(".") for name in least}
-    of_run = {name: evidence.config["identity"][section][field] for name, (section, field) in found.items()}
-    words = ((found[name][1].replace("_", " "), of_run[name], bound) for name, bound in least.items())
-    return ", ".join(f"{name} {own:,g}, not {bound:,g}" for name, own, bound in words if own < bound)
+    words = list[str]()
+    for name, bound in least.items():
+        section, field = name.split(".")
+        if (own := evidence.config["identity"][section][field]) < bound:
+            words.append(f"{field.replace('_', ' ')} {own:,g}, not {bound:,g}")
+    return ", ".join(words)
 
 
 @dataclass(frozen=True, eq=False)

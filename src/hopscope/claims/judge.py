@@ -318,7 +318,7 @@ def _measured(
     try:
         found = _called(claim, what, function, evidence)
     except UserError as error:
-        found = {part: Samples([], note=note) for note in [_no_members(error)] for part in parts}
+        found = dict.fromkeys(parts, Samples([], note=_no_members(error)))
     found = found if isinstance(found, Mapping) else {"": found}
     if not found or not {*found} <= {*parts} or (not some and len(found) < len(parts)):
         names = ", ".join(filter(None, parts))

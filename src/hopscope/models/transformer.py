@@ -251,14 +251,12 @@ class Transformer(nn.Module):
 
     def _copy(self, what: str, chosen: list[int], members: int | None) -> "Transformer":
         numbers = all(isinstance(each, Integral) and not isinstance(each, bool) for each in chosen)
-        known = self.members is not None and numbers and all(0 <= each < self.members for each in chosen)
-        if self.members is None or not chosen or not known:
+        if not chosen or not numbers or not {*chosen} <= {*range(self.members or 0)}:
             have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"
             raise UserError(f"{what}: expected {have}, found {chosen}")
         with torch.device(self.readout.weight.device):
-            copy = (
-                Transformer(self.config, members).to(self.readout.weight.dtype).at_precision(self.precision)
-            )
+            empty = Transformer(self.config, members).to(self.readout.weight.dtype)
+        copy = empty.at_precision(self.precision)
         picked = chosen[0] if members is None else chosen
         copy.load({name: weight[picked] for name, weight in self.weights().items()})
         seeds = self.seeds and [self.seeds[each] for each in chosen]

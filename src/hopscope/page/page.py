@@ -95,9 +95,10 @@ def index(runs: Iterable[RunFolder], folder: Path) -> str:
 def _view(run: RunFolder, anchor: str) -> View:
     config, held, specs, scripts = run.config, Held(), dict[str, Any](), set[str]()
     known = json.loads(run.read(ABOUT)) if (run.path / ABOUT).is_file() else {}
-    study, preset, identity = config["study"], config.get("preset") or "", _as_trained(config)
+    study, preset = config["study"], config.get("preset") or ""
     finished = all((run.path / each).is_file() for each in ("evidence.parquet", "claims.json"))
     evidence, rows, drawn = _evidence(run, known, finished), list[Row](), list[Shown]()
+    identity = evidence.config["identity"]
     if finished:
         rows, drawn = [*map(row_of, Ledger.from_json(run.read("claims.json")))], read_figures(run)
     elif "loss" in evidence:
@@ -149,8 +150,9 @@ def _view(run: RunFolder, anchor: str) -> View:
 def _evidence(run: RunFolder, known: Mapping[str, Any], finished: bool = True) -> Evidence:
     if not finished:
         losses = (row for unit in run.units for row in unit.rows() if row["metric"] == "loss")
-        return Evidence.of(losses, run.members, run.config)
-    evidence = Evidence.read(run)
+        evidence = Evidence.of(losses, run.members, run.config)
+    else:
+        evidence = Evidence.read(run)
     evidence.config = {**run.config, "identity": _as_trained(run.config), "floors": known.get("floors", {})}
     return evidence
 

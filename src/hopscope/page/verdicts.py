@@ -51,9 +51,8 @@ def row_of(verdict: Verdict) -> Row:
     found, asked = verdict.measured(shown)
     trust = [verdict.trust] if isinstance(verdict.trust, str) else verdict.trust
     values = verdict.values if isinstance(verdict.values, dict) else {"": verdict.values}
-    fixed = verdict.registration.words or "its rule, before training" * (
-        verdict.registration.state == "registered"
-    )
+    own = verdict.registration
+    fixed = own.words or "its rule, before training" * (own.state == "registered")
     facts = [
         ("What this says of the source", [f"{verdict.source_words}: {verdict.words}".strip(": "), verdict.source]),
         ("What was measured", [verdict.protocol, *(f"{part}: {each.words}" for part, each in verdict.parts.items())]),

@@ -58,10 +58,8 @@ class RunFolder:
             with self.locked():
                 if not path.exists():
                     if any(self.path.glob("units/*/checkpoints/*")):
-                        found = f"none beside its units; restore it, or move {self.path} away"
-                        raise UserError(
-                            f"{path}: expected the record of a run, with its rules, found {found}"
-                        )
+                        words = f"found none beside its units; restore it, or move {self.path} away"
+                        raise UserError(f"{path}: expected the record of a run, with its rules, {words}")
                     record = {"format": _FORMAT, "sha256": sha256(text.encode()), **json.loads(text)}
                     files.write_atomic(path, files.indented(record))
         if canonical_json(self.config.get("identity")) != canonical_json(config.get("identity")):

@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,39 +63,35 @@ def fetch(url: str, root: Path) -> list[RunFolder]:
 
 
 def _fetch(run: RunFolder, system: Any, place: str) -> None:
-    files, damaged = _listed(system, place), []
+    files, beside = _listed(system, place), run.path / ".fetched"
     if (run.path / _CONFIG).exists() and sha256(run.read(_CONFIG)) != files.get(_CONFIG):
         raise UserError(f"{run.path}: expected the run of {place}, found one begun apart; move one away")
     if strange := [name for name in files if {"", ".", ".."} & {*name.split("/")}]:
         raise UserError(f"{place}/{_LIST}: expected files of a run, found {strange[0]!r}; move it away")
     record = [name for name in files if not name.startswith("units/")]
+    remove(beside)
     # Measures that are here may be newer: whether they are is known by their source.
     newer = _MANIFEST in files and not run.is_done
-    wanted = [
-        name
-        for name in record
-        if (newer and not name.startswith("measures/")) or not (run.path / name).exists()
-    ]
-    for name in wanted:
-        if name != _MANIFEST and not _brought(system, f"{place}/{name}", run.path / name, files[name]):
-            damaged.append(name)
+    replaced = [name for name in record if newer and not name.startswith("measures/")]
+    wanted = [name for name in record if name in replaced or not (run.path / name).exists()]
+
+    def lost(names: Iterable[str], to: Path) -> list[str]:
+        return [name for name in names if not _brought(system, f"{place}/{name}", to / name, files[name])]
+
+    damaged = lost((name for name in wanted if name != _MANIFEST), run.path)
     for part in sorted({"/".join(name.split("/")[:2]) for name in files.keys() - record}):
         if not UnitFolder(run.path / part, run.path).is_whole:
             # Beside its place, until all of it is here: two trainings do not mix, and what is here is kept.
-            own, beside = [name for name in files if name.startswith(f"{part}/")], run.path / f".{part}"
-            remove(beside)
-            to = (beside / name.removeprefix(f"{part}/") for name in own)
-            gone = [name for name, at in zip(own, to, strict=True)
-                    if not _brought(system, f"{place}/{name}", at, files[name])]  # fmt: skip
-            if not gone:
+            if gone := lost((name for name in files if name.startswith(f"{part}/")), beside):
+                damaged += gone
+            else:
                 remove(run.path / part)
                 (run.path / part).parent.mkdir(exist_ok=True)
-                beside.rename(run.path / part)
-            damaged += gone
-    remove(run.path / ".units")
-    if _MANIFEST in wanted and not damaged:
-        _brought(system, f"{place}/{_MANIFEST}", run.path / _MANIFEST, files[_MANIFEST])
-    if damaged:
+                (beside / part).rename(run.path / part)
+    remove(beside)
+    if not damaged:
+        lost((name for name in wanted if name == _MANIFEST), run.path)  # last: with it the run is done
+    else:
         # Sent again when it is made again, unless this reader may not write.
         with contextlib.suppress(Exception):
             _list(system, place, {name: files[name] for name in files if name not in damaged})

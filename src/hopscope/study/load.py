@@ -66,11 +66,10 @@ class Loaded:
             # What is wrapped in words of ours has the line in what caused it.
             line = _line_of(error, file) or _line_of(error.__cause__, file)
             shown = told and (type(error) is not UserError or self.reference in BUILT_IN)
-            frame = None if told or line is not None else _frame_of_others(error)
-            if (line is None and frame is None) or file in str(error) or shown:
+            place = f"{file}, line {line}" if line else "" if told else _place_of_others(error)
+            if not place or file in str(error) or shown:
                 raise
             found = f"expected code that runs, found {_in_words(error)}; mend the file"
-            place = f"{frame.filename}, line {frame.lineno}" if frame else f"{file}, line {line}"
             raise UserError(f"{place}: {error if told else found}") from error
 
 
@@ -262,13 +261,14 @@ def _in_words(error: BaseException) -> str:
     return in_words(error) + (", which ends the process" if isinstance(error, SystemExit) else "")
 
 
-def _frame_of_others(error: BaseException) -> traceback.FrameSummary | None:
+def _place_of_others(error: BaseException) -> str:
     """The last place that an error went through in a file that is not ours, nor of Python or an installed package."""
-    theirs = [*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[1])]
-    frames = (
-        each for each in reversed(traceback.extract_tb(error.__traceback__)) if Path(each.filename).is_file()
-    )
-    return next((each for each in frames if not any(map(Path(each.filename).is_relative_to, theirs))), None)
+    known = [*map(sysconfig.get_path, ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[1])]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_file() and not any(map(file.is_relative_to, known)):
+            return f"{file}, line {frame.lineno}"
+    return ""
 
 
 def _line_of(error: BaseException | None, file: str) -> int | None:

@@ -65,7 +65,7 @@ class TimeBudget:
 
     def check(self, needed: float = 0.0) -> None:
         """A `TimeBudgetReached` if less than `needed` seconds are left: the same command goes on from what is done."""
-        if self.left is not None and not needed < self.left:
+        if (left := self.left) is not None and left <= needed:
             kept = "what is done is kept, the same command goes on"
             raise TimeBudgetReached(f"time budget of {self.seconds:g} s reached; {kept}")
 

@@ -105,13 +105,13 @@ def _of_member(context: Context, ensembles: "Callable[[], Models]", place: int) 
         player = circuit(first, [each for each in models if each[0] in shown], task)
         file = context.save(f"circuit-{member}", player)
         yield {"metric": "circuit", "value": 1.0, "member": member, "file": file}
+    bound = of_plateau(LEARNED, options.chains)
     for part in task.asked:  # type: ignore[attr-defined]
         where = {"part": part, **same}
         yield {"metric": "learned", "value": part in first.learned, **where}
         curve = context.evidence.curve(f"loss_{part}")[member].dropna()
         points = [*map(float, curve.index)], curve.tolist()
         for event, crossing in (("fell", first_crossing), ("fell_for_good", last_crossing)):
-            bound = of_plateau(LEARNED, options.chains)
             yield from time_rows(event, crossing(*points, bound, rising=False), **where)
     yield {"metric": "learned_all", "value": whole, **same}
     for proof, of in readings.items():

@@ -154,7 +154,9 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
     paper = partial(chains.of_paper, at_scale=options.lacks)
     own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST)
     # A causal mask shows a pair later ones in this order alone.
-    other_way = [f"order {options.order}, not deepest-first"] * (options.order != "deepest-first")
+    other_way = f"order {options.order}, not deepest-first" * (options.order != "deepest-first")
+    others = f"D {D}, not {STEPS}" * (D != STEPS)
+    few = f"D {D}, not more than {STEPS}: most circuits have one look ahead alone" * (D <= STEPS)
     # A completion of which some detail was given is another one.
     trained_by = "" if options.departs else study.completion
     return [
@@ -239,7 +241,7 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             need="agreement",
             rule="share",
             seeds_needed=DOUBLING_CIRCUITS,
-            at_scale=lambda evidence: ", ".join([*[f"D {D}, not {STEPS}"] * (D != STEPS), *other_way]),
+            at_scale=lambda evidence: ", ".join(filter(None, [others, other_way])),
         ),
         own(
             id="N17",
@@ -263,12 +265,6 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             must=at_most(0.0),
             rule="effect",
             seeds_needed=SEEDS,
-            at_scale=lambda evidence: ", ".join(
-                [
-                    *[f"D {D}, not more than {STEPS}: most circuits have one look ahead alone"]
-                    * (D <= STEPS),
-                    *other_way,
-                ]
-            ),
+            at_scale=lambda evidence: ", ".join(filter(None, [few, other_way])),
         ),
     ]

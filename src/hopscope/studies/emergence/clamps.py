@@ -37,7 +37,6 @@ def clamps(context: Context) -> Rows:
 
 
 def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, Any]]) -> Rows:
-
     from hopscope.circuits.history import clamp, controls, trained_again
     from hopscope.circuits.reader import Reader, ReaderConfig
 
@@ -60,6 +59,7 @@ def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, 
     again, every = context.at(context.unit, start).ensemble.select([place]), options.checkpoint_every
     how = {"steps": options.clamp_steps, "every": every, "samples": options.evaluation_samples}
     found = trained_again(again, context.job.training, runs, **how)
+    bound = of_plateau(LEARNED, options.chains)
     words = {str(path.roles): path.query for same in chosen.values() for path in same}
     yield {"metric": "clamped_from", "value": start, "member": member}
     for name, losses in found.items():
@@ -73,7 +73,6 @@ def _again(context: Context, place: int, file: str, rows: Sequence[Mapping[str, 
                 yield {"metric": f"clamped_{metric}", "value": value, "step": step, **at}
         for step in range(1, options.steps + 1):
             if own := losses.get(f"loss_step_{step}"):
-                bound = of_plateau(LEARNED, options.chains)
                 fell = first_crossing([*own], [*own.values()], bound, rising=False)
                 yield from time_rows(f"clamped_fell_step_{step}", fell, **at)
 
