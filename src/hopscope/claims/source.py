@@ -133,6 +133,8 @@ def _imported_within(thing: Any) -> Iterator[Any]:
     for kind in kinds or [thing] * isinstance(thing, types.FunctionType):
         for node in _definition(kind).imports:
             module = "." * node.level + (node.module or "")
+            if _is_library(module):
+                continue  # nothing there is the author's, and a package that it needs may not be here
             try:
                 found = importlib.import_module(module, sys.modules[kind.__module__].__package__)
             except ImportError:
