@@ -47,3 +47,9 @@ def pytest_sessionstart() -> None:
 def shape_checks():
     """The module of the checks that every test runs under."""
     return _shape_checks()
+
+
+@pytest.fixture(autouse=True)
+def _search_path(monkeypatch):
+    """A file that is loaded puts its folder first, as `python file.py` does; the next test starts afresh."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
