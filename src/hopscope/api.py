@@ -89,7 +89,8 @@ def run(
     budget = TimeBudget(time_budget)
     with place_of(executor, address, loaded, say) as place:
         with loaded.naming():
-            planned = jobs.plan(chosen, place.device(device) if chosen.task is not None else "cpu")
+            trains = chosen.task is not None or device == "cuda"
+            planned = jobs.plan(chosen, place.device(device) if trains else "cpu")
             record = jobs.record(loaded, planned, preset)
         folder, send = _made(out, executor, record, say)
         with folder.locked(), followed(folder, trackers, say):
@@ -103,7 +104,7 @@ def run(
             _check_device(folder, place)
             train_all(folder, loaded, place, cores=threads, seconds=budget.left, listen=hear)
             with loaded.naming():
-                measuring.measure_run(folder, chosen, budget, say)
+                measuring.measure_run(folder, chosen, budget, say, device)
                 conclude(folder, loaded)
             send(folder)
     return Run(folder, loaded)

@@ -155,7 +155,7 @@ class Context:
         budget: seconds that are left; work that can be taken up again looks at it (`budget.check()`).
         step, job: training steps of the checkpoint, and what its members are trained by (`Job`: label, model, training
             …); `None` for the whole run.
-        say: told, in words, how a long measure goes; `arrays`: what `save` keeps.
+        say: told, in words, how a long measure goes; `arrays`: what `save` keeps; `device`: that the command asked for.
         of_members, of_measure, of_checkpoint, of_part: how the rest is found.
     """
 
@@ -169,6 +169,7 @@ class Context:
     job: Any = None
     say: Callable[[str], object] = lambda words: None
     arrays: dict[str, Any] = field(default_factory=dict)
+    device: str = "auto"
     of_members: "tuple[Transformer, Callable[[], Batch]] | None" = field(default=None, repr=False)
     of_measure: Callable[[str], Iterable[Mapping[str, Any]]] = field(default=lambda name: (), repr=False)
     of_checkpoint: "Callable[[UnitFolder, int | None], Context] | None" = field(default=None, repr=False)

@@ -37,13 +37,15 @@ def measure_unit(unit: UnitFolder, study: Study, budget: "TimeBudget", say: Say 
     _measure(unit, study, _Unit(unit, study, budget, say).at, budget, say)
 
 
-def measure_run(run: RunFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None) -> None:
+def measure_run(
+    run: RunFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None, device: str = "auto"
+) -> None:
     """Do what is measured once for the whole run, when its units are done; as `measure_unit`."""
     units = {unit.name: _Unit(unit, study, budget, say) for unit in run.units}
 
     def context(measure: Measure, step: int | None) -> Context:
         return Context(
-            measure, source_of(measure, study), run, run.whole, study.options, budget, say=say,
+            measure, source_of(measure, study), run, run.whole, study.options, budget, say=say, device=device,
             of_measure=partial(rows_of_run, run, study),
             of_checkpoint=lambda unit, step: units[unit.name].at(measure, step),
         )  # fmt: skip

@@ -159,3 +159,14 @@ def test_a_whole_run(tmp_path, monkeypatch):
         assert len(stub.requests) == asked == 6 and again.path == run.path
     assert [*run.evidence.rows("accuracy")["value"]] == [1.0, 1.0]
     assert run.claims[0].verdict == "inconclusive" and run.claims[0].here.value
+
+
+@pytest.mark.extras
+@pytest.mark.usefixtures("_without_drawings")
+@pytest.mark.skipif(not find_spec("inspect_ai"), reason="needs Inspect")
+@pytest.mark.parametrize("device, told", [("auto", None), ("cpu", "cpu")])
+def test_models_of_this_machine_answer_on_the_device_of_the_command(tmp_path, monkeypatch, device, told):
+    asked = {}
+    monkeypatch.setattr("hopscope.language.evaluate.ask", lambda *models, **how: asked.update(how) or [])
+    hopscope.run("llm", "smoke", out=tmp_path, device=device, model=("hf/x",))
+    assert asked.get("device") == told
