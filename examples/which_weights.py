@@ -68,7 +68,7 @@ def one_decides(evidence):
     """Who learned with the group that counts most, and with the next."""
     trained = [name for name in (*GROUPS, FACTOR) if name in evidence.configurations.values()]
     found = {name: learned(evidence, name) for name in trained}
-    first, second, *_ = sorted(found, key=lambda name: -found[name].mean())
+    first, second, *_ = sorted(found, key=lambda name: -found[name].sum())
     return {
         "with the group that counts most": hs.Samples(found[first], note=first),
         "with the next": hs.Samples(found[second], note=second),

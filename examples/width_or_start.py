@@ -8,6 +8,8 @@ One rate for all decides the contest: at 4e-3 wide streams learn nothing, at 1e-
 the one with the lower final loss.
 """
 
+import math
+
 from pydantic import BaseModel
 
 import hopscope as hs
@@ -19,6 +21,7 @@ STARTS = {SCALED: "linear", FIXED: "gpt2"}
 MUST = {SCALED: hs.at_most(1.5), FIXED: hs.at_least(3.0)}
 OWN_RATES = {(SCALED, NARROW): 4e-3, (SCALED, WIDE): 1e-3, (FIXED, NARROW): 4e-3, (FIXED, WIDE): 1e-3}
 LEARNED = 0.5
+NEVER = 1e9  # training steps
 
 
 class Options(BaseModel, frozen=True):
@@ -47,35 +50,36 @@ def configurations(options):
 
 
 def time(evidence, start, width):
-    """First step with a held-out loss of x₃ under one half, by seed; what never came took at least all steps."""
+    """First step with a held-out loss of x₃ under one half, by seed; infinite where it never came, NaN if diverged."""
     curve = evidence.curve("loss_step_3", configuration=label(start, width))  # [step, member]
-    steps = evidence.config["identity"]["training"]["steps"]
-    under = {member: losses.index[losses < LEARNED] for member, losses in curve.items()}
-    return [float(found[0]) if len(found) else float(steps) for found in under.values()]
+    times = (min(losses.index[losses < LEARNED], default=math.inf) for _, losses in curve.items())
+    return [math.nan if gone else time for time, gone in zip(times, curve.isna().any(), strict=True)]
 
 
 def ratios(evidence):
     """By start: median time of narrow streams over that of wide ones; seeds are resampled, both widths alike.
 
-    Where half of the seeds of a width never learned x₃, the ratio is a bound, which may say nothing.
+    What never came took all steps or more: the interval goes from the least ratio to the greatest that this allows.
     """
     import numpy as np
 
     found, generator = {}, np.random.Generator(np.random.Philox(key=0))
     steps = evidence.config["identity"]["training"]["steps"]
-    for start, must in MUST.items():
-        narrow, wide = (np.array(time(evidence, start, width)) for width in (NARROW, WIDE))
+    for start in MUST:
+        both = np.array([time(evidence, start, width) for width in (NARROW, WIDE)])
+        known = ~np.isnan(both).any(0)
+        narrow, wide = both[:, known]
+        if not known.any():
+            found[start] = hs.Samples([math.nan] * len(known), unit="seed")
+            continue
         drawn = generator.integers(len(narrow), size=(2000, len(narrow)))
-        several = np.median(narrow[drawn], 1) / np.median(wide[drawn], 1)
-        ratio = float(np.median(narrow) / np.median(wide))
-        # Which bound the ratio is: of an even number of seeds the median is the mean of the two in the middle.
-        least, most = (np.sort(times)[len(times) // 2] >= steps for times in (narrow, wide))
-        bound = must.low if must is MUST[FIXED] else must.high
-        open_ = (least and most) or (least and ratio < bound) or (most and ratio > bound)
-        interval = tuple(map(float, np.quantile(several, [0.025, 0.975])))
-        found[start] = hs.Samples([ratio] * len(narrow), unit="seed", interval=interval)
-        if open_:
-            found[start] = hs.Samples([], unit="seed", note=f"most learn no x₃ in {steps:,} steps")
+        ends = [
+            np.median(np.minimum(narrow, most)[drawn], 1) / np.median(np.minimum(wide, other)[drawn], 1)
+            for most, other in ((steps, NEVER), (NEVER, steps))
+        ]
+        ratio = np.median(np.minimum(narrow, steps)) / np.median(np.minimum(wide, steps))
+        interval = float(np.quantile(ends[0], 0.025)), float(np.quantile(ends[1], 0.975))
+        found[start] = hs.Samples(np.where(known, ratio, math.nan), unit="seed", interval=interval)
     return found
 
 

@@ -1,10 +1,12 @@
 """Studies of the examples run as their presets `smoke` say, and the script as it is."""
 
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hopscope
@@ -15,8 +17,8 @@ from hopscope.study.load import load
 ROOT = Path(__file__).resolve().parent.parent
 
 
-OTHERS = {"copying.py", "layers_and_speed.py", "nearest_key.py", "quick_shapes.py", "recall.py"}
-"""Lessons, whose claims are of no source; a search without claims; one whose parts say what they lack."""
+OTHERS = {"copying.py", "layers_and_speed.py", "nearest_key.py", "quick_shapes.py"}
+"""Lessons, whose claims are of no source; a search without claims."""
 
 STUDIES = sorted(path.name for path in (ROOT / "examples").glob("*.py") if "hs.Study(" in path.read_text())
 
@@ -40,7 +42,8 @@ def test_a_smaller_run_decides_nothing(name):
         assert claim.at_scale is not None and claim.at_scale(evidence), claim.id
 
 
-def test_a_median_that_half_of_the_seeds_never_reached_is_a_bound():
+@pytest.mark.parametrize("diverged", [0, 3])
+def test_a_time_that_never_came_may_be_any_from_the_last_step_on(diverged):
     study = load(str(ROOT / "examples" / "width_or_start.py")).study
     members = [each.model_dump() for job in jobs.plan(study) for each in job.members]
     rows = [
@@ -54,8 +57,15 @@ def test_a_median_that_half_of_the_seeds_never_reached_is_a_bound():
         for falls in [4000 if "width 64" in each["configuration"] and each["seed"] % 2 else 400]
         for step in (0, 400, 1000)
     ]
+    for row in rows:
+        seed, step = members[row["member"]]["seed"], row["step"]
+        row["value"] = math.nan if step == 1000 and seed < diverged else row["value"]
     found = study.claims[0].value(Evidence.of(rows, members, {"identity": jobs.identity(study)}))
-    assert not len(found["0.02"].values) and found["1/√(3·fan_in)"].values.tolist() == [1.75] * 8
+    for (
+        each
+    ) in found.values():  # half of the narrow seeds never learn; of seven or five, most or few of a resample
+        assert each.interval[0] == 1.0 and each.interval[1] > 1e5
+        assert np.isnan(each.values).sum() == diverged and np.nanmin(each.values) >= 1.75 - diverged
 
 
 def test_three_hops(tmp_path):

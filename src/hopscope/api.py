@@ -290,8 +290,8 @@ def _made(
     # The folder of a run, and what sends a copy of it to a URL: work is done here, and goes on from what is there.
     url, study = str(out), record["study"]
     if "://" not in url:
-        run = RunFolder.named(Path(out).expanduser(), study, record["identity"]).create(record)
-        return run, lambda run: None
+        root = Path(os.path.expanduser(out))  # noqa: PTH111 - leaves the name of an unknown user as it is
+        return RunFolder.named(root, study, record["identity"]).create(record), lambda run: None
     if executor != "local":
         remedy = "mount that storage as a file system, and give the path"
         wanted = f"a folder that all machines share for {executor}, found the URL {url}"

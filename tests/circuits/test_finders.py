@@ -194,6 +194,9 @@ def test_a_threshold_on_attention_counts_sharp_heads_true_or_not():
     assert found_by(attention).circuit == {edge for edge in bench().edges if edge.heads <= sharp}
     idle = found_by(attention, "doubling 3")  # 0.2 and 2.1 are true, 1.1 looks everywhere
     assert idle.scores[Edge(1, 1, 3)] < 0.5 < idle.scores[Edge(2, 1, 3)]
+    short = Retrieval(steps=1, chains=1, symbol_dim=4)  # three positions, fewer than a row must see to count
+    model = Transformer.initial(Model(layers=2, heads=1, width=8).for_task(short.shape()), 3)
+    assert len(attention(model, short, held_out(short, SAMPLES)).scores) == len(edges_of(model.config))
 
 
 # Scores.

@@ -163,6 +163,9 @@ def test_a_read_comes_after_those_that_it_builds_on():
     assert Circuit(paths=(*mates, *hops)).reads == (*expected, (3, "query", "second 2 + all first 1"))
     silent = path(2, "query", "", History())
     assert Circuit(paths=(mates[0], silent, hops[0])) == Circuit(paths=(mates[0], hops[0]))
+    # What is read may be told by fewer roles than rows have.
+    below = mates[0].model_copy(update={"roles": {"kind": 1, "step": 1}})
+    assert [deep for deep, *_ in Circuit(paths=(below, path(3, "query", "all first"))).reads] == [1, 2]
 
 
 def test_a_circuit_of_another_shape():

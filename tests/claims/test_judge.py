@@ -51,7 +51,11 @@ def absent(run):
 
 RUNS = [  # how it tries to fool; the run; verdict, verdict here, leaning; what the words give as the reason
     # numbers of seeds
-    ("one seed of ten off, the mean 99.9 %", lambda: measured([1.0] * 9 + [0.899]), NO, NO, None, "worst 89.9 %"),
+    ("one seed of ten off, the mean 99 %", lambda: measured([1.0] * 9 + [0.899]), NO, NO, None, "worst 89.9 %"),
+    ("an interval in percent beside fractions", lambda: judged(Samples([0.35] * 12, "question", interval=(30, 40)),
+     rule="mean"), OPEN, OPEN, "mixed", "interval"),
+    ("the same far below", lambda: judged(Samples([0.95] * 12, "question", interval=(0.01, 0.02)), rule="mean"), OPEN,
+     OPEN, "mixed", "interval"),
     ("off by less than its error", lambda: judged(of([1.0] * 9 + [0.895], error=0.01)), OPEN, OPEN, "mixed", "error"),
     ("nine perfect seeds", lambda: measured([1.0] * 9), OPEN, OPEN, "agrees", "10 seeds are needed"),
     ("fewer than the source had", lambda: measured(GOOD, source_n=64), OPEN, YES, "agrees", "64 seeds are needed"),
@@ -328,7 +332,9 @@ def test_a_claim_that_cannot_be_judged_is_refused(fields, says):
         lambda: at_least("a"), lambda: at_least(NAN), lambda: between(2, 1), lambda: at_most(NEVER),
         lambda: at_least(1, 2), lambda: Samples([1], "heap"), lambda: Samples([1], interval=(2, 1)),
         lambda: Samples([1], interval=(NAN, NAN)), lambda: Samples([1], interval=(0, NEVER)),
-        lambda: Samples([1, 2], cluster="a"), lambda: Samples([1, 2], error=[1]),
+        lambda: Samples([1, 2], cluster="a"), lambda: Samples([1, 2], error=[1]), lambda: Samples([1, 2], error=-1),
+        lambda: Samples([1, 2], error=NAN), lambda: Samples([1, 2], error=[0, NAN]), lambda: Samples([1 + 2j, 2]),
+        lambda: Samples(np.array([1 + 2j, 2])), lambda: Samples([10**400, 1]),
     ],
 )  # fmt: skip
 def test_values_that_make_no_sense_are_refused(make):

@@ -95,7 +95,8 @@ def test_what_a_user_can_mend_is_one_line(capsys, words, found):
     [
         (["--preset", "large"], "preset: expected one of smoke, found 'large'"),
         (["--training.lr", "1"], "did you mean 'training.learning_rate'?"),
-        (["--task.loud", "True"], "expected a switch without a value"),
+        (["--task.loud", "True"], "found 'True'; write --task.loud"),
+        (["--task.loud", "false"], "found 'false'; leave it out, for so it is"),
         (["--model.layers", "0"], "model.layers"),
         (["--training.steps", "abc"], "steps"),
         (["--completion", "torch"], "completion"),

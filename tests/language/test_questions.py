@@ -1,9 +1,11 @@
 """The five formulations: the paper's own examples, what a question says of itself, how it is put, what is refused."""
 
+import math
 import re
 from itertools import islice
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +13,7 @@ from hopscope.errors import UserError
 from hopscope.language import words
 from hopscope.language.questions import FORMULATIONS, FREE_CHAINS, FREE_DEPTH, Choices, Questions, kinds
 from hopscope.language.text import Equations
+from hopscope.tasks import draw, losses
 
 SENTENCES = {
     "equations": r"What is the value of (\w+)\? Say directly only the numeric value, without any other words\.",
@@ -131,6 +134,14 @@ def test_held_out_questions_are_those_that_no_training_sees():
     for one in kind.drawn():
         values = {path[0]: int(path[-1]) for path in one.symbols}
         assert tuple(values[name] for name in last) in task.held_out_mappings
+
+
+@pytest.mark.parametrize("use", ["train", "held-out", "circuit"])
+def test_the_loss_of_equal_logits_is_that_of_a_guess_whatever_a_text_asks_for(use):
+    task = Equations(chains=3)
+    shape, batch = task.shape(), draw(task, torch.tensor([0]), use, 0, 500)
+    found = losses(task, torch.zeros(1, 500, len(shape.readout), shape.output_size), batch)["loss"]
+    assert float(found) == pytest.approx(math.log(shape.output_size), rel=0.02)
 
 
 @given(st.integers(2, 97), st.text(max_size=5))

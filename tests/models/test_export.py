@@ -75,6 +75,10 @@ def test_a_member_is_saved_and_opened_again(tmp_path):
     assert "* study: tiny" in (tmp_path / "new" / "README.md").read_text(encoding="utf-8")
     with pytest.raises(UserError, match=r"model: expected a single one, found 2 members; take .member\(0\)"):
         save(model_of(members=2), tmp_path / "several", {})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "README.md").write_text("# mine", encoding="utf-8")
+    with pytest.raises(UserError, match=r"expected a new folder, or an earlier export, found README\.md"):
+        save(model, tmp_path / "other", {})
     (tmp_path / "new" / "notes.txt").touch()
     with pytest.raises(UserError, match=r"expected a new folder, or an earlier export, found notes\.txt"):
         save(model, tmp_path / "new", {})

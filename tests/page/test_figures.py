@@ -7,6 +7,7 @@ import math
 import re
 
 import altair
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,6 +217,27 @@ def test_an_axis_has_room_for_every_bar_and_a_curve_that_ends_far_away_stays_on_
     run = make(rows=lost, figures=[curves("loss", by="model.layers", ends=(0.0, 1.0))])
     svg = (run.path / "figures/loss-by-model.layers.svg").read_text()
     assert float(re.search(r'height="([0-9.]+)"', svg)[1]) < 700
+
+
+def test_truths_and_dates_of_a_users_chart_are_read_as_such(make):
+    def own(table):
+        frame = pandas.DataFrame({"n": [3, 5], "kept": [True, False], "when": ["2026-01-02", "2026-03-05"]})
+        return altair.Chart(frame).mark_point().encode(x="when:T", y="n:Q", color="kept:N")
+
+    (found,) = read_figures(make(figures=[own]))
+    assert [row["kept"] for row in data(found.spec)] == ["true", "false"]
+    assert found.spec["data"]["format"]["parse"] == {"n": "number", "kept": "boolean", "when": "date"}
+
+
+def test_a_name_stands_at_the_end_of_its_line_in_whatever_order_values_came(evidence):
+    told = [
+        {"x": x, "shape": name, "value": x + at, "member": at, "seed": at}
+        for x in (16, 4)
+        for at, name in enumerate("ab")
+    ]
+    spec = json.dumps(shown(sweep([], x="x", by="shape", rows=lambda _: told, name="s"), evidence).spec)
+    ends = shown(sweep([], x="x", by="shape", rows=lambda _: told[::-1], name="s"), evidence).spec
+    assert sorted(json.dumps(ends)) == sorted(spec)
 
 
 def test_an_option_has_its_groups_under_either_name_and_nothing_is_a_group():

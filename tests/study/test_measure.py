@@ -342,6 +342,7 @@ def test_numbers_of_the_whole_run(whole):
         ({"x": 0.5}, "found one number"),
         ({"x": ["a", "b", "c"]}, "expected numbers as values of x, found list"),
         ({"x": [[1], [2, 3], [4]]}, "expected numbers as values of x"),
+        ({"x": torch.tensor([1j, 2, 3])}, "expected numbers as values of x"),
         ({3: torch.zeros(3)}, "expected the name of a metric, found 3"),
         ({"metric": "x", "value": torch.zeros(3)}, "expected numbers as values of metric, found str"),
         (torch.zeros(3), "a mapping from metric to values, or rows, found Tensor"),

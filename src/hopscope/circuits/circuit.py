@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from hopscope.circuits.execution import Execution, Mode, Pass, Slot
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import Learned, Roles, Rule, Uniform, is_sharp, reads_nothing, said
+from hopscope.circuits.rules import Learned, Roles, Rule, TwoTargets, Uniform, is_sharp, reads_nothing, said
 from hopscope.config import Config
 from hopscope.errors import UserError
 
@@ -69,8 +69,14 @@ class Circuit(Config):
             read = [target.removeprefix("all ") for target in path.target.split(" + ")]
             # Of `match (item)` also the role of the token.
             of_match = [target.partition(" (")[2].removesuffix(")") for target in read if " (" in target]
-            seen = path.query, *read, *of_match
-            below = [deep for deep, other in depth if other.layer < path.layer and other.query in seen]
+            seen, rule = (path.query, *read, *of_match), path.rule
+            # Roles of what is read, which may be fewer than those of rows: `all y` is `y 1` as well.
+            parts = (rule.first, rule.second) if isinstance(rule, TwoTargets) else (rule,)
+            keys = [found for each in parts if (found := getattr(each, "keys", None))]
+            below = [
+                deep for deep, other in depth if other.layer < path.layer
+                and (other.query in seen or any(each.items() <= other.roles.items() for each in keys))
+            ]  # fmt: skip
             depth.append((1 + max(below, default=0), path))
         return tuple(sorted({(deep, path.query, path.read) for deep, path in depth}))
 

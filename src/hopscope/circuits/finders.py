@@ -216,7 +216,8 @@ def attention(model: Transformer, task: Task, batch: Batch) -> Found:
     names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(model.config.layers)]
     patterns = torch.stack([*model.cache(batch.inputs[0], names).values()])
     others = patterns.masked_fill(torch.eye(patterns.shape[-1], device=patterns.device).bool(), 0.0).amax(-1)
-    mass = others[..., _FEWEST - 1 if model.config.causal else 0 :].mean(1).amax(-1).tolist()
+    first = min(_FEWEST, others.shape[-1]) - 1 if model.config.causal else 0
+    mass = others[..., first:].mean(1).amax(-1).tolist()
     scores = {edge: min(mass[layer][head] for layer, head in edge.heads) for edge in edges_of(model.config)}
     return Found(scores, frozenset(edge for edge, score in scores.items() if score >= _SHARP))
 

@@ -228,6 +228,7 @@ class Reader:
 
     def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> dict[str, Any]:
         fresh, criterion = self.fresh, self.criterion
+        circuit = Circuit.of(circuit.rules(fresh), fresh.grammar)  # what a rule leads to, on more samples
         passed: dict[str, Pass] = {mode: circuit.run(fresh, mode) for mode in MODES}
         predictions = {mode: passed[mode].predictions for mode in MODES}
         bases = {"clean": fresh.clean, **passed}

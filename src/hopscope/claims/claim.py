@@ -143,6 +143,12 @@ class Samples:
             if hasattr(found, "__len__") and len(found) != n:
                 one = name.removesuffix("s")
                 raise UserError(f"samples: expected one {one} for each of {n} values, found {len(found)}")
+        given: Any = self.error
+        errors = given if hasattr(given, "__len__") else [given] * len(self.values)
+        # Of a missing number it may be missing, too.
+        both = zip(errors, self.values.tolist(), strict=True)
+        if wrong := [error for error, value in both if not error >= 0.0 and value == value]:
+            raise UserError(f"samples: expected errors from 0 up, found {wrong[0]}")
         low, high = self.interval or (0.0, 0.0)
         if self.unit not in get_args(Unit) or not -math.inf < low <= high < math.inf:
             expected = f"a unit of {', '.join(get_args(Unit))}, and an interval (low, high)"
@@ -159,12 +165,15 @@ def _numbers(values: Any) -> Any:
 
     try:
         rows = [*(values.to_numpy(na_value=math.nan) if is_series(values) else values)]
+        if any(
+            isinstance(each, (str, bytes, Mapping, complex, np.complexfloating)) for each in (values, *rows)
+        ):
+            raise TypeError
         nothing = (math.nan, math.nan) if any(np.ndim(row) for row in rows if row is not None) else math.nan
         found = np.array([nothing if row is None else row for row in rows], np.float64)
-        words = any(isinstance(each, str | bytes | Mapping) for each in (values, *rows))
-        if words or found.ndim > 2 or (found.ndim == 2 and found.shape[1] != 2):
+        if found.ndim > 2 or (found.ndim == 2 and found.shape[1] != 2):
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of a tensor that wants gradients
         raise UserError(f"expected numbers, or pairs of numbers, found {shown(values)}") from None
     return found
 

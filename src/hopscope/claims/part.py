@@ -130,10 +130,10 @@ class _Part:
             leaning: Leaning = "agrees" if must.holds(value) else "disagrees"
             return _Found("inconclusive", leaning, f"{must.show(value)}, without interval", value)
         words = f"{must.show(value)}, 95 % interval [{must.show(*interval)}]"
-        if interval[1] < must.low or interval[0] > must.high:
+        if (interval[1] < must.low or interval[0] > must.high) and not must.holds(value):
             return _Found("refuted", "disagrees", words, value, interval)
         nothing = self.rule == "effect" and interval[0] <= 0 <= interval[1]
-        if must.holds(*interval) and not nothing:
+        if must.holds(value, *interval) and not nothing:
             return _Found("reproduced", "agrees", words, value, interval)
         return _Found("inconclusive", "mixed", words, value, interval)
 

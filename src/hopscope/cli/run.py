@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import math
+import re
 import shlex
 import sys
 import time
@@ -138,7 +139,8 @@ def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) ->
 
     A flag that does not exist, or a switch with a value, is told as the study tells it: by a `UserError`.
     """
-    for argument, following in pairwise([*arguments, ""]):
+    bare_options = (re.sub(r"^--options\.", "--", each) for each in arguments)  # `vary` may name them so
+    for argument, following in pairwise([*bare_options, ""]):
         written, equals, value = argument.partition("=")
         name = written.removeprefix("--").replace("-", "_") if written.startswith("--") else ""
         bare = name.removeprefix("no_")
@@ -155,7 +157,9 @@ def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) ->
             section, _, field = argument.removeprefix("--").rpartition(".")
             off = f"--{section}{'.' * bool(section)}no-{field}"
             wanted = argument if following.lower() == "true" else off
-            words = f"expected a switch without a value, found {following!r}; write {wanted}"
+            is_so = flags[name].default == (following.lower() == "true")
+            wanted = "leave it out, for so it is" if is_so else f"write {wanted}"
+            words = f"expected a switch without a value, found {following!r}; {wanted}"
             raise UserError(f"{argument}: {words}")
         yield argument, name
 

@@ -34,6 +34,7 @@ _GPT2 = {
 }  # fmt: skip
 """Part of a model → what GPT-2's layout calls it; queries, keys and values are one matrix there."""
 
+_TITLE = "# A transformer trained by Hopscope"
 _TOLERANCE = 1e-5
 """How far the bias of a readout may be off in GPT-2's layout; where it exceeds 1, this share of it."""
 
@@ -127,7 +128,9 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
     if model.members is not None:
         raise UserError(f"model: expected a single one, found {len(model)} members; take .member(0)")
     to, files = Path(folder), ("README.md", "config.json", "generation_config.json", "model.safetensors")
-    strange = [path.name for path in to.iterdir() if path.name not in files] if to.is_dir() else []
+    about_it = to / "README.md"  # by which an export is known
+    own = about_it.is_file() and about_it.read_bytes().startswith(_TITLE.encode())
+    strange = [path.name for path in to.iterdir() if not own or path.name not in files] if to.is_dir() else []
     if strange or to.is_file():
         found = f"found {strange[0] if strange else 'a file'}; choose another folder"
         raise UserError(f"{to}: expected a new folder, or an earlier export, {found}")
@@ -140,8 +143,8 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
         write_atomic(to / "config.json", model.config.model_dump_json(indent=1).encode())
         how = f"hopscope.models.export.load({str(to)!r})"
     facts = "\n".join(f"* {name}: {value}" for name, value in {**about, "model": model}.items())
-    text = f"# A transformer trained by Hopscope\n\n{facts}\n\nOpen it: `{how}`\n"
-    write_atomic(to / "README.md", text.encode())
+    text = f"{_TITLE}\n\n{facts}\n\nOpen it: `{how}`\n"
+    write_atomic(about_it, text.encode())
 
 
 def load(folder: Path | str) -> Transformer:
@@ -173,7 +176,7 @@ def _missing(package: str, extra: str) -> UserError:
 def _final_bias(weights: dict[str, Tensor]) -> Float[Tensor, " model"]:
     # The last norm's bias, so changed that the readout needs none: the least change that gives the same logits.
     readout, bias = weights["readout.weight"].double(), weights["readout.bias"].double()
-    moved = torch.linalg.pinv(readout.T) @ bias
+    moved = (torch.linalg.pinv(readout.T) @ bias).float().double()  # as it is written
     off = float((readout.T @ moved - bias).abs().max())
     if not off <= _TOLERANCE * max(1.0, float(bias.abs().max())):
         wanted, found = "a readout whose bias the last norm can carry", f"one that is off by {off:.1e}"

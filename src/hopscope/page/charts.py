@@ -246,10 +246,11 @@ def _rows(chosen: Chosen) -> Spec:
 def _sweep(chosen: Chosen) -> Spec:
     rows, groups, numeric = _summaries(chosen), chosen.labels["group"], chosen.numeric
     labelled = numeric and not chosen.several and 1 < len(groups) <= MOST_LABELS
+    means = [row for row in rows if row["kind"] == "mean"] if labelled else []
+    last = {row["group"]: row["value"] for row in sorted(means, key=lambda row: row["x"])}
     return _chart(
         chosen, "sweep", rows, chosen.ends(rows), 190 if chosen.several else HEIGHT, x_title=_title(chosen, "x"),
-        last={row["group"]: row["value"] for row in rows if row["kind"] == "mean"} if labelled else {},
-        legend={} if len(groups) > 1 and not labelled else None, inside=len(groups) > 1 and not numeric,
+        last=last, legend={} if len(groups) > 1 and not labelled else None, inside=len(groups) > 1 and not numeric,
         in_numbers=numeric, in_words=not numeric, shaped=len(groups) > 1,
         across=sorted({row["x"] for row in rows}) if numeric else chosen.labels["x"],
     )  # fmt: skip

@@ -176,7 +176,7 @@ def _told(task: "Task") -> dict[str, Any]:
     write = (words() if callable(words) else words).get("token", str)
     count = max(shape.input_size, shape.output_size) if shape.inputs == "tokens" else 0
     size = shape.input_size - shape.position_size
-    symbols = shape.outputs == "vectors" and shape.output_size % size == 0
+    symbols = shape.inputs == shape.outputs == "vectors" and shape.output_size % size == 0
 
     def word(token: int) -> str:
         try:

@@ -110,16 +110,21 @@ def _made(figure: Figure, evidence: Evidence) -> tuple[Spec, str, str, str]:
     if not isinstance(rows, list):
         wanted = "expected a chart with its rows as data, such as alt.Chart(frame)"
         raise UserError(f"figure {figure.name!r}: {wanted}, found none at the top of the chart")
+    times = {node.get("field") for node in _nodes(spec) if node.get("type") == "temporal"}
     for name in dict.fromkeys(name for row in rows for name in row):
         types = {type(row[name]) for row in rows if row.get(name) is not None} or {str}
         kinds[name] = "boolean" if types == {bool} else "number" if types <= {int, float} else "string"
+        kinds[name] = "date" if name in times else kinds[name]
     text = io.StringIO()
     writer = csv.DictWriter(text, [*kinds], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:  # Vega reads `False` as true
+        writer.writerow(
+            {name: str(each).lower() if isinstance(each, bool) else each for name, each in row.items()}
+        )
     spec["data"] = {"url": f"{figure.name}.csv", "format": {"type": "csv", "parse": kinds}}
     words = ((figure.caption, caption), (figure.alt, alt))
-    caption, alt = ((own(evidence) if callable(own) else own) or other for own, other in words)
+    caption, alt = (str((own(evidence) if callable(own) else own) or other) for own, other in words)
     return spec, text.getvalue(), caption, alt or caption or f"Chart {figure.name}."
 
 

@@ -230,7 +230,9 @@ def _compared_chart(views: Sequence[View]) -> Shown | None:
     few = sum(len({*evidence.configurations.values()}) for evidence in known.values()) <= MOST_LINES
     lines = list[dict[str, Any]]()
     for name, evidence in known.items():
-        frame = Facts(evidence).rows("loss", "the losses").dropna(subset="value")
+        facts = Facts(evidence)
+        frame = facts.rows("loss", "the losses").dropna(subset="value")
+        frame = frame[~frame["member"].isin(facts.diverged)]
         frame = frame.assign(label=frame[CONFIGURATION] if few else "")
         for (step, label), value in frame.groupby(["step", "label"])["value"].mean().items():
             own = {"run": name, "member": f"{name} {label}", "seed": 0}

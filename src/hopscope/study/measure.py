@@ -318,6 +318,8 @@ def _numbers(measure: Measure, metric: Any, values: Any) -> Any:
 
     try:
         array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+        if array.dtype.kind in "cmM":  # complex numbers and times
+            raise TypeError
         # Of other kinds there are lists in which None is missing.
         return array if array.dtype.kind in "biuf" else array.astype(np.float64)
     except (TypeError, ValueError):

@@ -47,7 +47,7 @@ class Training(Config):
     """
 
     steps: int = Field(ge=1, le=10**8)
-    batch_size: int = Field(256, ge=1)
+    batch_size: int = Field(256, ge=1, lt=1 << 31)
     optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(1e-3, gt=0.0)
     betas: tuple[Beta, Beta] = (0.9, 0.95)

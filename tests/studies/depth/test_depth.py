@@ -176,3 +176,21 @@ def test_readings_that_are_completions_are_named_so():
 @pytest.mark.parametrize("chains, loss", [(4, 0.5), (1, 0.5), (2, 1 / 3), (16, 0.625)])
 def test_a_loss_keeps_its_share_of_the_plateau(chains, loss):
     assert Options(chains=chains).of_plateau(0.5) == pytest.approx(loss)
+
+
+def test_where_nothing_is_learned_nothing_is_said_and_few_seeds_decide_nothing():
+    chosen = planned(layers=(1, 2, 3), deepest_seeds=2)
+    options, nothing = chosen.options, made_up(chosen, lambda cell, seed, step: 0.9)
+    ordered, grown = values.steps_out_of_order(options, nothing), values.growth_of_layers(options, nothing)
+    gains = values.largest_gains(options, nothing)
+    assert all(each.excluded for each in (ordered, gains, *grown.values()))
+    claims = {each.id: each.readings(nothing)[""](nothing) for each in chosen.all_claims() if each.id != "R9a"
+              and each.id != "N11"}  # fmt: skip
+    for name in ("N13a", "N13b", "N15", "R9c"):
+        assert "of 8 seeds" in claims[name].missing, name
+    assert "settled" in claims["N13a"].missing
+    learned = made_up(chosen, lambda cell, seed, step: 0.05)
+    assert not any(
+        values.losses_below("exact minimum", options, learned, every_step=each).missing
+        for each in (True, False)
+    )

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -95,6 +96,8 @@ def test_growth_counts_layers_by_seed():
              label(2, 1): [(0.9, 0.9)] * 2, label(2, 3): [(0.1, 0.1), (0.1, 0.1)]}  # fmt: skip
     found = growth(Options(layers=(1, 3), most_steps=2), made_up(final))
     assert found.values.tolist() == [0.0, 2.0] and found.unit == "seed"
+    final |= {label(2, layers): [(0.1, 0.9)] * 2 for layers in (1, 3)}  # no depth learned the longer chain
+    assert np.isnan(growth(Options(layers=(1, 3), most_steps=2), made_up(final)).values).all()
 
 
 DONE, STUCK, FALLS = [1.0] * 4 + [0.1] * 4, [0.75] * 8, [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.6]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hopscope.errors import UserError
+from hopscope.runs import Evidence
 from hopscope.studies.recipes.study import (
     ALL_ON,
     OFF,
@@ -14,6 +15,8 @@ from hopscope.studies.recipes.study import (
     configurations,
     recipe,
     recipes,
+    slope,
+    starts,
     study,
     threshold_slope,
 )
@@ -57,3 +60,31 @@ def test_the_slope_of_the_threshold_is_found(slope):
             for gamma in np.linspace(0.0, 1.2, 61) for depth in np.linspace(0.5, 2.5, 5)]  # fmt: skip
     assert threshold_slope(np.array(rows)) == pytest.approx(slope, abs=0.02)
     assert math.isnan(threshold_slope(np.array([(gamma, depth, 1.0 - each) for gamma, depth, each in rows])))
+
+
+def test_seeds_of_which_a_model_diverged_are_missing():
+    members, rows = [], []
+    for (gamma, layers), each in starts(1).items():
+        for seed in range(7):
+            loss = (
+                math.nan
+                if (gamma, layers, seed) == (0.45, 3, 5)
+                else 0.1
+                if gamma + 0.01 * layers < 0.8
+                else 0.9
+            )
+            rows += [
+                {"member": len(members), "metric": f"loss_step_{step}", "step": 9, "value": loss}
+                for step in (1, 2, 3)
+            ]
+            members.append(
+                {
+                    "member": len(members),
+                    "seed": seed,
+                    "configuration": each.label,
+                    "unit": "u",
+                    "overrides": {},
+                }
+            )
+    found = slope(Evidence.of(rows, members), 1, resamples=8)
+    assert np.isnan(found.values).sum() == 1 and len(found.values) == 7 and np.nanmax(found.values) < 0.0

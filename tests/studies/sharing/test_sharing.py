@@ -14,6 +14,7 @@ from hopscope.studies.sharing.study import (
     Options,
     Sharing,
     configurations,
+    lacks_of_unrelated,
     layers_saved,
 )
 from hopscope.tasks import check_task, draw
@@ -103,3 +104,11 @@ def test_layers_that_an_order_saves():
             rows.append({"member": number, "metric": "loss_step_4", "step": 9, "value": loss})
     found = layers_saved(Options(order_layers=(3, 5)), Evidence.of(rows, members)).values
     assert found[:2].tolist() == [3.0, -2.0] and math.isnan(found[2]) and math.isnan(found[3])
+
+
+@pytest.mark.parametrize("loss, lacks", [(0.6, False), (0.75, True), (0.95, True)])
+def test_a_model_that_beats_position_refutes_it_whatever_the_run_lacks(loss, lacks):
+    members = [{"member": 0, "seed": 0, "configuration": "a", "overrides": {}, "unit": "a"}]
+    config = {"identity": {"training": {"steps": 400}, "model": {"width": 512}}}
+    rows = [{"member": 0, "metric": "loss_step_2", "step": 400, "value": loss}]
+    assert bool(lacks_of_unrelated("a", Evidence.of(rows, members, config))) == lacks

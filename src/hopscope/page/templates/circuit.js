@@ -77,7 +77,9 @@
       const circuit = this.circuits[number], { steps, curves } = circuit;
       this.circuit = circuit;
       this.choices.forEach((each, at) => each.setAttribute("aria-pressed", String(at === number)));
-      this.maps = await Matrix.inflated(circuit.maps);
+      const maps = await Matrix.inflated(circuit.maps);
+      if (this.circuit !== circuit) return;
+      this.maps = maps;
       const graph = drawing(picture.graph(circuit, circuit.at)), formed = steps.length > 1 && Object.keys(curves).length;
       graph.setAttribute("role", "group");
       this.part(".graph").replaceChildren(graph);

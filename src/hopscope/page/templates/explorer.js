@@ -76,7 +76,8 @@
     }
 
     parse(most) {
-      const { tokens } = this.model, single = tokens.every(token => token.length === 1);
+      const { shape } = this.model, tokens = this.model.tokens.slice(0, shape.config.input_size);
+      const single = tokens.every(token => token.length === 1);
       const typed = this.typed.trim().replace(/\?$/, "");
       const apart = this.typed.trim().split(/\s+/), told = apart.every(word => tokens.includes(word));
       const found = told ? apart : single ? typed.match(/[^\s,;:→>-]/g) || [] : typed.split(/[\s,;:→>]+/).filter(Boolean);

@@ -6,6 +6,7 @@ number: they are missing, not left out.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, Literal
@@ -108,10 +109,8 @@ def reading_lacks(options: Options, found: "pd.DataFrame", depths: bool = True) 
     return ", ".join(more) if reading else ""
 
 
-def seeds_lacking(options: Options, evidence: "Evidence", asked: Asked) -> list[str]:
-    found = models(options, of_reading(options, evidence), asked)
-    seeds = int(found.groupby("layers").size().min()) if len(found) else 0
-    return few(seeds, PAPER_SEEDS, "seeds")
+def seeds_lacking(found: "pd.DataFrame") -> list[str]:
+    return few(int(found.groupby("layers").size().min()), PAPER_SEEDS, "seeds") if len(found) else []
 
 
 # R1 and N15: without the curriculum.
@@ -143,8 +142,11 @@ def losses_without_curriculum(options: Options, evidence: "Evidence", whole: boo
     found = models(options, evidence, "non-IC")
     if found.empty:
         return Samples([], unit="run", note="not trained in this run")
-    missing = reading_lacks(options, found) if whole else ""
-    return by_run(evidence, found, None, error=errors(options, evidence, found, None), missing=missing)
+    losses = by_run(evidence, found, None, error=errors(options, evidence, found, None))
+    if whole:
+        return replace(losses, missing=reading_lacks(options, found))
+    learned = any_below(losses, options.of_plateau(UNLEARNED))
+    return losses if learned else replace(losses, missing=", ".join(seeds_lacking(found)))
 
 
 def with_curriculum(options: Options, evidence: "Evidence", step: int) -> Samples:
@@ -166,7 +168,6 @@ def lacks_of_alone(options: Options, evidence: "Evidence") -> str:
         losses_without_curriculum(options, evidence, whole=False), options.of_plateau(UNLEARNED)
     ):
         words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss")
-        words += seeds_lacking(options, evidence, "non-IC")
     return ", ".join(words)
 
 
@@ -210,7 +211,7 @@ def growth_of_layers(options: Options, evidence: "Evidence") -> dict[str, Sample
         return dict.fromkeys(GROWTH, Samples([], unit="seed", note="needs several depths and steps"))
     needed = needed_layers(options, found)
     if not len(needed):
-        return dict.fromkeys(GROWTH, Samples([], unit="seed", note="no seed learned any step at any depth"))
+        return dict.fromkeys(GROWTH, Samples([], unit="seed", excluded="no seed learned a step at any depth"))
     learned = losses_by_depth(found) < options.of_plateau(LEARNED)
     nested = int((learned[..., 1:] <= learned[..., :-1]).all(-1).sum())
     note = (
@@ -259,7 +260,9 @@ def largest_gains(options: Options, evidence: "Evidence") -> Samples:
     for losses in losses_by_depth(found):
         gains += in_ranges(options, losses, -np.diff(losses, axis=0).min(0), not np.isnan(losses).any())
     note = "" if gains else "no seed learned a step at some depths and not at others"
-    return Samples(gains, unit="seed", missing=reading_lacks(options, found) if gains else "", note=note)
+    learned = (found.filter(like="step_") < options.of_plateau(LEARNED)).any(axis=None)
+    missing, excluded = reading_lacks(options, found) if gains else "", "" if learned else note
+    return Samples(gains, unit="seed", missing=missing, note=note, excluded=excluded)
 
 
 def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
@@ -306,7 +309,7 @@ def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = F
             counts[member] = known.count("after")
     ordered = pd.Series(counts, dtype=float)
     if ordered.empty:
-        return Samples([], unit="run", note="no run learned a step")
+        return Samples([], unit="run", excluded="no run learned a step")
     learned = found["layers"].isin(found["layers"][ordered.dropna().index])
     seeds = found[learned].groupby("layers").size().min() if learned.any() else PAPER_SEEDS
     silent = len(found) - len(ordered)
@@ -356,9 +359,12 @@ def losses_below(least: Least, options: Options, evidence: "Evidence", every_ste
             values += own[f"step_{step}"].tolist()
             seeds += own["seed"].tolist()
             error += errors(options, evidence, own, f"step_{step}")
-    missing = reading_lacks(options, found, depths=False) if values and not every_step else ""
     note = "" if values else f"no run has fewer layers than the {least}"
-    return Samples(values, "pair" if every_step else "run", seeds, error=error, missing=missing, note=note)
+    below = Samples(values, "pair" if every_step else "run", seeds, error=error, note=note)
+    words = [reading_lacks(options, found, depths=False)] if values and not every_step else []
+    if not any_below(below, OWN_LEARNED if every_step else options.of_plateau(LEARNED)):
+        words += seeds_lacking(found)
+    return replace(below, missing=", ".join(filter(None, words)))
 
 
 def above_minimum(options: Options, evidence: "Evidence") -> Samples:
@@ -370,7 +376,10 @@ def above_minimum(options: Options, evidence: "Evidence") -> Samples:
             learned = found["layers"][found[f"step_{step}"] < OWN_LEARNED]
             tried = found[f"step_{step}"][found["layers"] == least].notna().any()
             above.append(min(learned, default=math.inf) - least if tried else math.nan)
-    return Samples(above, unit="case", note="" if above else "no models were asked for the whole chain")
+    note, words = "" if above else "no models were asked for the whole chain", seeds_lacking(found)
+    if any(each > 0 for each in above):
+        words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss")
+    return Samples(above, unit="case", missing=", ".join(words), note=note)
 
 
 def lacks_of_depths(options: Options, evidence: "Evidence", none: bool = False) -> str:
@@ -383,7 +392,6 @@ def lacks_of_depths(options: Options, evidence: "Evidence", none: bool = False) 
     absent = [str(n) for n in range(1, needed + 1) if n not in options.layers]
     words = [f"D {options.steps}, not {MOST_STEPS} or more"] * (options.steps < MOST_STEPS)
     words += few(options.training_steps, SETTLED_STEPS, "steps to a settled loss") if none else []
-    words += seeds_lacking(options, evidence, "IC")
     return ", ".join(words + [f"no models of {', '.join(absent)} layers"] * bool(absent))
 
 

@@ -168,8 +168,8 @@ def growth(options: Options, evidence: "Evidence") -> Samples:
     first, *longer = (needed(options, evidence, steps) for steps in range(1, options.most_steps + 1))
     grown = []
     for seed, least in first.items():
-        learned = [each[seed] for each in (first, *longer) if not math.isinf(each[seed])]
-        grown.append(math.nan if math.isinf(least) else learned[-1] - least)
+        learned = [each[seed] for each in longer if not math.isinf(each[seed])]
+        grown.append(learned[-1] - least if learned and math.isfinite(least) else math.nan)
     return Samples(grown, unit="seed")
 
 

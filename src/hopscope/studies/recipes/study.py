@@ -239,7 +239,8 @@ def slope(evidence: "Evidence", heads: int, resamples: int = 200) -> Samples:
         note = f"in {unknown} of {resamples} resamples of {seeds} a larger γ does not fail more often"
         return Samples([found], unit="seed", note=note)
     low, high = map(float, np.nanquantile(several, [0.025, 0.975]))
-    return Samples([found] * len(rows), unit="seed", interval=(low, high))
+    missing = [math.nan] * (len(pd.DataFrame(tried)) - len(rows))
+    return Samples([found] * len(rows) + missing, unit="seed", interval=(low, high))
 
 
 def slopes(evidence: "Evidence") -> dict[str, Samples]:

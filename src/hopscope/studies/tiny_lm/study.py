@@ -203,7 +203,7 @@ def claims(options: Options, study: Any) -> Iterator[Claim]:
     back, and without one there is none.
     """
     steps, deepest = study.training.steps, study.task.depths[-1]
-    mixtures = ("zipf", "uniform") if options.corpus is None else ("zipf", "uniform", CORPUS)
+    mixtures = ("zipf",) if options.corpus is None else ("zipf", CORPUS)  # in the uniform one none is rare
     lacking = [f"{steps:,} of {PAPER_STEPS:,} steps"] * (steps < PAPER_STEPS)
     lacking += ["no control (texts of the largest depth alone)"] * (not options.control)
     control = {f"{DEEPEST}, texts of depth {deepest} alone": partial(right_at_once, DEEPEST, deepest)}
