@@ -5,10 +5,9 @@ vocabulary of 8,192, widths to 512 and 64 pairs; this file is smaller in each, a
 """
 
 import hopscope as hs
-from hopscope.claims import as_large_as
 
 RECALLED = 0.99  # accuracy from which a model recalls its pairs
-WIDTHS, PAIRS, STEPS = (32, 64), (4, 8, 16), 2000
+WIDTHS, PAIRS = (32, 64), (4, 8, 16)
 CELLS = [(2, width, pairs) for width in WIDTHS for pairs in PAIRS] + [
     (1, max(WIDTHS), pairs) for pairs in PAIRS
 ]
@@ -117,7 +116,7 @@ GIVEN = {
     "source": "Arora et al., arXiv 2312.04927, figure 2, at the size of this file",
     "seeds_needed": 8,
     "rule": "mean",
-    "at_scale": as_large_as({"training.steps": STEPS}),
+    "at_scale": lambda evidence: "queries at uniform places, 64 tokens, not 8,192, 2,000 steps of one rate, not 64 passes",
 }
 
 study = hs.Study(
@@ -127,12 +126,7 @@ study = hs.Study(
     completion="gpt2-base",
     model=hs.Model(layers=2, heads=1, width=64, mlp_ratio=0.0),
     training=hs.Training(
-        steps=STEPS,
-        batch_size=64,
-        learning_rate=1e-3,
-        betas=(0.9, 0.95),
-        weight_decay=0.0,
-        evaluate_every=100,
+        steps=2000, batch_size=64, learning_rate=1e-3, betas=(0.9, 0.95), weight_decay=0.0, evaluate_every=100
     ),
     configurations=lambda options: [
         hs.Configuration(

@@ -1,14 +1,14 @@
 """The table of every claim: its verdict in the run that decides most under each completion, and why."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from textwrap import shorten
 from typing import Any
 
 from hopscope.claims.claim import COMPLETIONS
 from hopscope.claims.judge import counts, joined
 from hopscope.study.load import BUILT_IN
-from table_makers.common import RESULTS, markdown, read_json, study_of
+from table_makers.common import RESULTS, markdown, read_json
 from table_makers.runs import HERE, judged, of_source
 
 Row = dict[str, Any]
@@ -26,7 +26,7 @@ def ledger() -> str:
     runs = sorted(file.parent.relative_to(RESULTS).as_posix() for file in RESULTS.rglob("claims.json"))
     together = joined(judged(run) for run in runs if _is_built_in(run))
     for run in runs:
-        for claim in claims_of(run):
+        for claim in (each.model_dump(mode="json") for each in judged(run)):
             under = claim.get("completion") or "own recipe"
             found.setdefault(claim["id"], {}).setdefault(under, []).append((run, claim))
     rows = []
@@ -72,17 +72,6 @@ def _lacking(claim: Row, ran: Iterable[str]) -> str:
     return shorten(first, 160, placeholder=" …")
 
 
-def claims_of(run: str) -> Iterator[Row]:
-    """The claims of a run by today's rules; those of a study that is an example now as they were judged then."""
-    if _is_built_in(run):
-        yield from (each.model_dump(mode="json") for each in judged(run))
-        return
-    today = {claim.id: claim for claim in study_of(run).all_claims()}
-    for claim in read_json(f"{run}/claims.json"):
-        own = today.get(claim["id"])
-        yield {**claim, "statement": own.statement if own else claim["statement"], "withdrawn": own is None}
-
-
 def _is_built_in(run: str) -> bool:
     return read_json(f"{run}/config.json")["study"] in BUILT_IN
 
@@ -102,12 +91,7 @@ def _verdict(claim: Row) -> str:
     if claim["verdict"] == "not run":
         return "not run"
     here = HERE.get((claim.get("here") or {}).get("verdict"))
-    words = (
-        f"{claim['verdict']} when it was made, *withdrawn*"
-        if claim.get("withdrawn")
-        else f"**{of_source(claim)}**"
-    )
-    return f"{words} ({f'{here} here, ' if here else ''}n {claim['n']})"
+    return f"**{of_source(claim)}** ({f'{here} here, ' if here else ''}n {claim['n']})"
 
 
 def _place(name: str) -> tuple[str, int, str]:

@@ -13,9 +13,6 @@ from hopscope.runs import Evidence, RunFolder
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results"
 RUNS = sorted(path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("claims.json"))
-OLDER = {"formation/laptop", "recall/laptop", "reduced/laptop"}
-"""Runs of studies that had other claims than the examples of today: they are read, not judged again."""
-
 MOST_BYTES, MOST_FILES = 20_000_000, 250
 
 OPENED = {"verdict": ("refuted", "inconclusive")}
@@ -37,6 +34,13 @@ CHANGED = {
         "N17": RANKED,
         "N23": "added",
     },
+    # What never came took all steps or more (2026-11-30); of the uniform mixture S6 says nothing.
+    "width-or-start/quick": {"N19": LAST_SEEN},
+    "width-or-start/lower-rate": {"N19": {"interval": ...}},
+    "width-or-start/own-rates": {"N19": {"verdict": ("reproduced", "inconclusive"), "interval": ...}},
+    "tiny_lm/seeds": {"S6": LAST_SEEN},
+    # A publication of larger models that trained longer is not refuted by these (2026-11-30).
+    "recall/quick": dict.fromkeys(("N2a", "N2b", "N2d"), OPENED),
     # No model has as many layers as the minimum.
     "depth/details": {"N13a": {"verdict": ("inconclusive", "not run"), "n": (2, 0), "value": ...}},
     # N23 was written down after circuits/five-steps (2026-11-29).
@@ -85,7 +89,7 @@ def differences(run):
     return found
 
 
-@pytest.mark.parametrize("run", [run for run in RUNS if run not in OLDER])
+@pytest.mark.parametrize("run", RUNS)
 def test_a_committed_run_is_judged_as_it_was(run):
     meant, found = CHANGED.get(run, {}), differences(run)
     assert found.keys() == meant.keys()
