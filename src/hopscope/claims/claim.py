@@ -165,9 +165,8 @@ def _numbers(values: Any) -> Any:
 
     try:
         rows = [*(values.to_numpy(na_value=math.nan) if is_series(values) else values)]
-        if any(
-            isinstance(each, (str, bytes, Mapping, complex, np.complexfloating)) for each in (values, *rows)
-        ):
+        other: Any = (str, bytes, Mapping, complex, np.complexfloating)
+        if any(isinstance(each, other) for each in (values, *rows)):
             raise TypeError
         nothing = (math.nan, math.nan) if any(np.ndim(row) for row in rows if row is not None) else math.nan
         found = np.array([nothing if row is None else row for row in rows], np.float64)

@@ -334,8 +334,8 @@ class _Texts:
         return Batch(
             inputs,
             torch.where(asked, following[..., self.readout], 0),
-            weights=asked
-            * (self.weight if ends is None else float(len(self.readout))),  # of a question one counts
+            # Of a question one token counts.
+            weights=asked * (self.weight if ends is None else float(len(self.readout))),
             groups={f"D = {rounds}": partial(depth.eq, number) for number, rounds in several},
             roles={name: lambda name=name: notes()[name] for name in _ROLES},
             relations={name: lambda name=name: notes()[name] for name in self.relations},

@@ -69,7 +69,7 @@ def test_a_page_of_any_outcome(tmp_path, name, outcome, diverged):
         assert f"Asked for the whole chain, {every} seeds learned its second symbol" in words
 
 
-@pytest.mark.parametrize("run", ["recipes/laptop", "first-steps/laptop", "depth/laptop"])
+@pytest.mark.parametrize("run", ["recipes/details", "first-steps/laptop", "depth/laptop"])
 def test_the_page_of_a_committed_run(tmp_path, run):
     page, ledger = page_of(tmp_path, run.split("/")[0], "laptop", parquet=RESULTS / run / "evidence.parquet")
     assert len(words_of(page)) > 3000 and all(verdict.id in page for verdict in ledger)

@@ -49,13 +49,6 @@ def few(found: int, wanted: int, what: str) -> list[str]:
     return [f"{found:,} of {wanted:,} {what}"] if found < wanted else []
 
 
-def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
-    """What a run lacks of its study, such as `40 of 400 steps, width 64, not 512`."""
-    found, own = asked_for(evidence, "training.steps"), asked_for(evidence, "model.width")
-    words = [f"{found} of {steps} steps"] * (found < steps)
-    return ", ".join(words + [f"width {own}, not {width}"] * (own < width))
-
-
 def has(evidence: "Evidence", label: str) -> bool:
     return label in {*evidence.configurations.values()}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.claims import Claim, Samples, at_least
+from hopscope.claims import Claim, Samples, as_large_as, at_least
 from hopscope.config import Config
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, SHARE_SEEDS, asked_for, times_learned
@@ -206,7 +206,8 @@ def claims(options: Options) -> Iterator[Claim]:
     known = {name: (name, "z") for name in options.variants}
     whole = {name: known[name] for name in (TWO, ROOT) if name in known}
     alone = {name: known[name] for name in (f"{TWO}, z alone", f"{ROOT}, z alone") if name in known}
-    source, scale = "summary of the paper, open question 3", partial(wide.smaller_scale, steps=STEPS)
+    scale = as_large_as({"training.steps": STEPS, "model.width": wide.MODEL.width})
+    source = "summary of the paper, open question 3"
     claim = partial(wide.open_claim, source=source, rule="mean", at_scale=scale)
     if whole and alone:
         yield claim(

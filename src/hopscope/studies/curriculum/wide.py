@@ -9,7 +9,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from hopscope.claims import Claim, Criterion, Samples, at_least, at_most
+from hopscope.claims import Claim, Criterion, Samples, as_large_as, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
@@ -19,7 +19,6 @@ from hopscope.studies.chains.evidence import (
     final_rows,
     learned,
     learned_in,
-    smaller_than,
     smallest_depths,
 )  # fmt: skip
 from hopscope.study.study import Configuration, Study
@@ -52,9 +51,8 @@ Cells = Mapping[str, tuple[str, int | str]]
 # What a run lacks of its study, for `Claim.at_scale`.
 
 
-def smaller_scale(evidence: "Evidence", steps: int = TRAINING.steps) -> str:
-    """What a run lacks of its study as it is written; see `smaller_than`."""
-    return smaller_than(evidence, steps, MODEL.width)
+smaller_scale = as_large_as({"training.steps": TRAINING.steps, "model.width": MODEL.width})
+"""What a run lacks of its study as it is written."""
 
 
 def unsettled(cells: Cells, evidence: "Evidence", more: str = "") -> str:

@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from hopscope.claims import Claim, Samples, at_least, at_most
+from hopscope.claims import Claim, Samples, as_large_as, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import (
-    LEARNED,
-    SHARE_SEEDS,
-    between_seeds,
-    smaller_than,
-    smallest_depths,
-    symbol,
-)
+from hopscope.studies.chains.evidence import LEARNED, SHARE_SEEDS, between_seeds, smallest_depths, symbol
 from hopscope.studies.chains.measures import Rows, explorer, least_layers
 from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of, exact_layers_of
 from hopscope.study import measures
@@ -180,7 +173,7 @@ def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
 
 def claims(options: Options, study: Any) -> Iterator[Claim]:
     source = "summary of the paper, first experiments"
-    lacks = partial(smaller_than, steps=TRAINING.steps, width=QUICK.width)
+    lacks = as_large_as({"training.steps": TRAINING.steps, "model.width": QUICK.width})
     claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=lacks)
     yield claim(
         id="F1",
