@@ -112,6 +112,7 @@ RECALLS, WIDEST = hs.at_least(RECALLED, unit="fraction"), max(WIDTHS)
 TWO = {f"{pairs} pairs": last(2, WIDEST, pairs) for pairs in PAIRS}
 ONE = {f"{pairs} pairs": last(1, WIDEST, pairs) for pairs in PAIRS}
 HEADS = {"first layer to keys": strongest("key", 2, 0), "last layer to values": strongest("value", 2, 1)}
+BELOW = "queries at uniform places, 64 tokens, not 8,192, 2,000 steps of one rate, not 64 passes"
 GIVEN = {
     "source": "Arora et al., arXiv 2312.04927, figure 2, at the size of this file",
     "seeds_needed": 8,
