@@ -89,8 +89,9 @@ def run(
     budget = TimeBudget(time_budget)
     with place_of(executor, address, loaded, say) as place:
         with loaded.naming():
-            trains = chosen.task is not None or device == "cuda"
-            planned = jobs.plan(chosen, place.device(device) if trains else "cpu")
+            # A study that trains nothing may measure on a GPU.
+            asked = chosen.task is not None or device == "cuda"
+            planned = jobs.plan(chosen, place.device(device) if asked else "cpu")
             record = jobs.record(loaded, planned, preset)
         folder, send = _made(out, executor, record, say)
         with folder.locked(), followed(folder, trackers, say):

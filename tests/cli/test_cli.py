@@ -84,6 +84,7 @@ def test_every_command_has_help(capsys, command):
         (["new", "study", "copy"], "name: expected one that Python does not know"),
         (["new", "study", "class"], "name: expected one that Python does not know"),
         (["bench", "--suite", "none"], "suite: expected one of"),
+        (["run", "depth", "--options.layers", "2", "1"], "layers: expected ascending numbers of layers"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(capsys, words, found):

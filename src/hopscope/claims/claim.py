@@ -143,12 +143,10 @@ class Samples:
             if hasattr(found, "__len__") and len(found) != n:
                 one = name.removesuffix("s")
                 raise UserError(f"samples: expected one {one} for each of {n} values, found {len(found)}")
-        given: Any = self.error
-        errors = given if hasattr(given, "__len__") else [given] * len(self.values)
-        # Of a missing number it may be missing, too.
-        both = zip(errors, self.values.tolist(), strict=True)
-        if wrong := [error for error, value in both if not error >= 0.0 and value == value]:
-            raise UserError(f"samples: expected errors from 0 up, found {wrong[0]}")
+        errors: Any = self.error if hasattr(self.error, "__len__") else [self.error] * len(self.values)
+        for error, value in zip(errors, self.values.tolist(), strict=True):
+            if not error >= 0.0 and value == value:  # of a missing number it may be missing, too
+                raise UserError(f"samples: expected errors from 0 up, found {error}")
         low, high = self.interval or (0.0, 0.0)
         if self.unit not in get_args(Unit) or not -math.inf < low <= high < math.inf:
             expected = f"a unit of {', '.join(get_args(Unit))}, and an interval (low, high)"

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import functools
 import math
-import re
 import shlex
 import sys
 import time
@@ -139,8 +138,9 @@ def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) ->
 
     A flag that does not exist, or a switch with a value, is told as the study tells it: by a `UserError`.
     """
-    bare_options = (re.sub(r"^--options\.", "--", each) for each in arguments)  # `vary` may name them so
-    for argument, following in pairwise([*bare_options, ""]):
+    for argument, following in pairwise([*arguments, ""]):
+        if argument.startswith("--options."):  # as `vary` may name an option
+            argument = f"--{argument.removeprefix('--options.')}"
         written, equals, value = argument.partition("=")
         name = written.removeprefix("--").replace("-", "_") if written.startswith("--") else ""
         bare = name.removeprefix("no_")
@@ -156,10 +156,10 @@ def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) ->
         if name in flags and isinstance(flags[name].default, bool) and following.lower() in ("true", "false"):
             section, _, field = argument.removeprefix("--").rpartition(".")
             off = f"--{section}{'.' * bool(section)}no-{field}"
-            wanted = argument if following.lower() == "true" else off
-            is_so = flags[name].default == (following.lower() == "true")
-            wanted = "leave it out, for so it is" if is_so else f"write {wanted}"
-            words = f"expected a switch without a value, found {following!r}; {wanted}"
+            on = following.lower() == "true"
+            is_so = flags[name].default == on
+            advice = "leave it out, for so it is" if is_so else f"write {argument if on else off}"
+            words = f"expected a switch without a value, found {following!r}; {advice}"
             raise UserError(f"{argument}: {words}")
         yield argument, name
 

@@ -128,8 +128,8 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
     if model.members is not None:
         raise UserError(f"model: expected a single one, found {len(model)} members; take .member(0)")
     to, files = Path(folder), ("README.md", "config.json", "generation_config.json", "model.safetensors")
-    about_it = to / "README.md"  # by which an export is known
-    own = about_it.is_file() and about_it.read_bytes().startswith(_TITLE.encode())
+    readme = to / "README.md"  # by which an export is known
+    own = readme.is_file() and readme.read_bytes().startswith(_TITLE.encode())
     strange = [path.name for path in to.iterdir() if not own or path.name not in files] if to.is_dir() else []
     if strange or to.is_file():
         found = f"found {strange[0] if strange else 'a file'}; choose another folder"
@@ -144,7 +144,7 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
         how = f"hopscope.models.export.load({str(to)!r})"
     facts = "\n".join(f"* {name}: {value}" for name, value in {**about, "model": model}.items())
     text = f"{_TITLE}\n\n{facts}\n\nOpen it: `{how}`\n"
-    write_atomic(about_it, text.encode())
+    write_atomic(readme, text.encode())
 
 
 def load(folder: Path | str) -> Transformer:

@@ -12,7 +12,7 @@ SIGNS = {"good": "✓", "bad": "✕", "open": "?", "none": "–"}
 
 _STATES = {"agrees": "good", "disagrees": "bad", "mixed": "open", None: "none"}
 _TALLY = {"good": "holds here", "bad": "fails here", "open": "open here", "none": "not run"}
-_MISSED = ("bad", "open", "none", "good")  # which part of a claim is shown
+_SHOWN = ("bad", "open", "none", "good")  # states: the part of a claim with the first that there is, is shown
 _LONGEST = 36  # letters of a chip
 _MOST = 50  # numbers that are told one by one; of more, how often each occurs
 
@@ -47,7 +47,7 @@ def row_of(verdict: Verdict) -> Row:
     here, _, numbers = verdict.here_words.partition(": ")
     if len(here) > _LONGEST:
         here, numbers = here[: len("holds here")], here[len("holds here ") :]
-    shown = min(verdict.parts, key=lambda part: _MISSED.index(state_of(verdict.parts[part])), default="")
+    shown = min(verdict.parts, key=lambda part: _SHOWN.index(state_of(verdict.parts[part])), default="")
     found, asked = verdict.measured(shown)
     trust = [verdict.trust] if isinstance(verdict.trust, str) else verdict.trust
     values = verdict.values if isinstance(verdict.values, dict) else {"": verdict.values}

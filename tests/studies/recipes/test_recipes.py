@@ -66,25 +66,11 @@ def test_seeds_of_which_a_model_diverged_are_missing():
     members, rows = [], []
     for (gamma, layers), each in starts(1).items():
         for seed in range(7):
-            loss = (
-                math.nan
-                if (gamma, layers, seed) == (0.45, 3, 5)
-                else 0.1
-                if gamma + 0.01 * layers < 0.8
-                else 0.9
-            )
-            rows += [
-                {"member": len(members), "metric": f"loss_step_{step}", "step": 9, "value": loss}
-                for step in (1, 2, 3)
-            ]
-            members.append(
-                {
-                    "member": len(members),
-                    "seed": seed,
-                    "configuration": each.label,
-                    "unit": "u",
-                    "overrides": {},
-                }
-            )
+            own = {"member": len(members), "seed": seed, "configuration": each.label, "unit": "u"}
+            members.append(own | {"overrides": {}})
+            loss = 0.1 if gamma + 0.01 * layers < 0.8 else 0.9
+            loss = math.nan if (gamma, layers, seed) == (0.45, 3, 5) else loss
+            last = {"member": own["member"], "step": 9, "value": loss}
+            rows += [{**last, "metric": f"loss_step_{step}"} for step in (1, 2, 3)]
     found = slope(Evidence.of(rows, members), 1, resamples=8)
     assert np.isnan(found.values).sum() == 1 and len(found.values) == 7 and np.nanmax(found.values) < 0.0

@@ -92,10 +92,8 @@ def members_of(**right):
         ({"zipf": [0.97] * 10 + [0.3], "uniform": [1.0] * 11, "deepest": [0.25] * 11}, "refuted"),
         ({"zipf": [0.97] * 11, "uniform": [1.0] * 11, "deepest": [1.0] * 11}, "inconclusive"),
         ({"zipf": [0.97] * 5 + [None] * 6, "uniform": [1.0] * 11, "deepest": [0.25] * 11}, "inconclusive"),
-        (
-            {"zipf": [0.97] * 11, "uniform": [0.3] * 11, "deepest": [0.25] * 11},
-            "reproduced",
-        ),  # there none is rare
+        # In the uniform mixture no question is rare.
+        ({"zipf": [0.97] * 11, "uniform": [0.3] * 11, "deepest": [0.25] * 11}, "reproduced"),
         ({"uniform": [1.0] * 11, "deepest": [0.25] * 11}, "not run"),
     ],
 )

@@ -95,7 +95,7 @@ study = chain_study(
         "laptop": "15 to 30 min on two cores: 39 models",
         "workstation": "about 1 h 30 min on two cores: 128 models",
         "completions": "about 20 min on two cores: 32 models",
-        "details": "about 1 h 15 min on two cores: 120 models",
+        "details": "about 1 h 15 min on two cores by estimate: 120 models",
         "paper": "128 models; made for a GPU",
     },
 )  # fmt: skip

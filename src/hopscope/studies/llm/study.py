@@ -109,7 +109,7 @@ def answers(context: Context) -> Iterator[dict[str, Any]]:
 
     options, folder = context.options, context.run.path / "logs"
     how = {name: getattr(options, name) for name in Protocol.model_fields}
-    how |= {} if context.device == "auto" else {"device": context.device}
+    how["device"] = None if context.device == "auto" else context.device
     return rows(ask(options.model, options.kinds(), folder, budget=context.budget, say=context.say, **how))
 
 
