@@ -11,6 +11,7 @@ from hopscope.claims.intervals import (
     estimate,
     excess_interval,
     rank_correlation,
+    ratio_interval,
     share_interval,
     variance_shares,
     wilson,
@@ -154,3 +155,15 @@ def test_chance_gives_factors_their_degrees_of_freedom():
     by_rows = variance_shares([[1.0] * 3, [5.0] * 3, [9.0] * 3])
     assert by_rows["rows"][0] == pytest.approx(1) and by_rows["columns"][2] == 1.0
     assert by_rows["rows"][2] == pytest.approx(6 / 1680, abs=2.5e-3)  # of 9! / (3!)³ tables 6 have equal rows
+
+
+def test_a_ratio_has_both_sums_resampled():
+    above, below = abs(noise(2, 23)) ** 3
+    drawn = np.random.Generator(np.random.Philox(key=9)).integers(23, size=(20_000, 23))
+    expected = np.quantile(above[drawn].sum(1) / below[drawn].sum(1), [0.025, 0.975])
+    assert ratio_interval(above, below) == pytest.approx(tuple(expected), rel=0.05)
+    assert ratio_interval(3 * below, below) == pytest.approx(
+        (3.0, 3.0)
+    )  # one seed counts for most, and changes nothing
+    assert ratio_interval([1.0, 2.0], [0.0, 4.0])[1] > 1e6  # a resample may have nothing below
+    assert ratio_interval([1.0], [2.0]) is None

@@ -39,6 +39,14 @@ CHANGED = {
     "width-or-start/lower-rate": {"N19": {"interval": ...}},
     "width-or-start/own-rates": {"N19": {"verdict": ("reproduced", "inconclusive"), "interval": ...}},
     "tiny_lm/seeds": {"S6": LAST_SEEN},
+    # That too few models learn is known only when losses have settled (2026-11-30).
+    "curriculum/gpt2-base": {"S1b": OPENED},
+    "curriculum/laptop": {"S1b": OPENED},
+    "curriculum/torch-schedule": {"S1b": OPENED},
+    "curriculum/workstation": {"S1b": OPENED, "S1d": OPENED},
+    "sharing/torch-schedule": {"S3a": OPENED},
+    # Seeds are drawn in both sums of R² (2026-11-30).
+    "emergence/needs": {"N22": {"interval": ...}},
     # A publication of larger models that trained longer is not refuted by these (2026-11-30).
     "recall/quick": dict.fromkeys(("N2a", "N2b", "N2d"), OPENED),
     # No model has as many layers as the minimum.

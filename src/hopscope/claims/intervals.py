@@ -47,6 +47,13 @@ def estimate(values: ArrayLike, clusters: Sequence[Hashable] | None = None) -> E
     return value, _bootstrap(columns, clusters, correlations)
 
 
+def ratio_interval(above: ArrayLike, below: ArrayLike) -> Interval | None:
+    """The 95 % interval of the ratio of two sums over seeds, `[seed]` each; below two seeds there is none."""
+    columns = np.stack([np.asarray(above, np.float64), np.asarray(below, np.float64)], 1)
+    dust = 1e-12 * abs(columns[:, 1]).max()  # a resample may have nothing below
+    return _bootstrap(columns, None, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], dust))
+
+
 def rank_correlation(pairs: ArrayLike, clusters: Sequence[Hashable]) -> Estimate:
     """Spearman's correlation of pairs, as `estimate` gives Pearson's; each resample has ranks of its own."""
     from scipy.stats import rankdata

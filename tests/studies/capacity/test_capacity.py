@@ -70,7 +70,7 @@ def made_up(final):
                 {"member": number, "seed": seed, "configuration": name, "overrides": {}, "unit": name}
             )
             rows.append({"member": number, "metric": "loss_step_2", "step": 9, "value": loss})
-    return Evidence.of(rows, members)
+    return Evidence.of(rows, members, {"identity": {"training": {"steps": 400}}})
 
 
 def test_layers_that_the_fewest_heads_need_beyond_the_most():
@@ -86,5 +86,5 @@ def test_layers_that_the_fewest_heads_need_beyond_the_most():
 def test_a_run_without_the_fewest_layers_says_so():
     claim = next(each for each in claims(Options()) if each.id == "S4d")
     parts = claim.value(made_up({begun(1e-3): [0.1, 0.9]}))
-    assert parts["begun at a solution"].tolist() == [1.0, 0.0]
+    assert parts["begun at a solution"].values.tolist() == [1.0, 0.0]
     assert parts["drawn"].note == "no models of standard, 3 layers"

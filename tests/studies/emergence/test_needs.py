@@ -7,6 +7,7 @@ from made import judged, rows_of
 from hopscope.claims.crossings import Crossing
 from hopscope.studies.chains.readings import time_rows
 from hopscope.studies.emergence.needs import errors_left_out
+from hopscope.studies.emergence.study import study
 
 STEPS, READ = 800, {"layer": 1, "head": 2, "part": "query 1 → second 2"}
 
@@ -86,3 +87,21 @@ def test_each_value_is_foretold_from_the_others():
     # Without the last the line is 1 + 2x, which gives 9; the mean of the others is 3.
     assert errors_left_out(values, by)[-1] == pytest.approx(1.0)
     assert errors_left_out(values)[-1] == pytest.approx(49.0)
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({}, ""),
+        ({"steps": 3}, "D 3, not 2"),
+        ({"layers": 3, "width": 16, "heads": 2}, "3 of 4 layers, 2 of 8 heads, 16 of 128 width"),
+        ({"training_steps": 50}, "50 of 600 training steps"),
+    ],
+)
+def test_smaller_runs_decide_nothing(fields, words):
+    claims = {each.id: each for each in study.chosen("needs", fields).all_claims()}
+    assert [claims[name].at_scale(None) for name in ("N21", "N22")] == [words] * 2
+
+
+def test_times_that_never_vary_have_no_share(tmp_path):
+    assert "at one time" in ledger_of(tmp_path, later=lambda member: 200.0)["N22"].words

@@ -19,6 +19,7 @@ from hopscope.studies.first_steps.study import (
     diagnosed,
     growth,
     label,
+    of_learned,
     rises,
     signatures,
 )
@@ -118,3 +119,12 @@ DONE, STUCK, FALLS = [1.0] * 4 + [0.1] * 4, [0.75] * 8, [0.9, 0.9, 0.9, 0.9, 0.9
 def test_why_a_member_failed(layers, losses, expected):
     task = chains_of(max(losses))
     assert diagnosed(task, QUICK.model_copy(update={"layers": layers}), losses) == expected
+
+
+def test_heads_are_counted_in_models_that_learned():
+    evidence = made_up({WITH: [(0.1, 0.2), (0.1, 0.9), (0.1, None)]})
+    assert of_learned("loss_step_1")(evidence).to_list() == [
+        0.1,
+        0.1,
+    ]  # a diverged one is missing, not left out
+    assert of_learned("loss_step_1")(made_up({WITH: [(0.1, 0.9)]})).note == "no model learned x₂"

@@ -13,6 +13,7 @@ from hopscope.studies.recipes.study import (
     SHAPES,
     Options,
     configurations,
+    lacks,
     recipe,
     recipes,
     slope,
@@ -74,3 +75,11 @@ def test_seeds_of_which_a_model_diverged_are_missing():
             rows += [{**last, "metric": f"loss_step_{step}"} for step in (1, 2, 3)]
     found = slope(Evidence.of(rows, members), 1, resamples=8)
     assert np.isnan(found.values).sum() == 1 and len(found.values) == 7 and np.nanmax(found.values) < 0.0
+
+
+@pytest.mark.parametrize("width, steps, words", [(128, 1_000, []), (32, 1_000, ["width 32, not 128"]),
+                                                 (128, 7, ["steps 7, not 1,000"])])  # fmt: skip
+def test_smaller_runs_decide_nothing(width, steps, words):
+    member = {"member": 0, "seed": 3, "configuration": "own", "overrides": {}, "unit": "u"}
+    identity = {"model": {"width": width}, "training": {"steps": steps}}
+    assert lacks(Evidence.of([], [member], {"identity": identity}), 1) == words

@@ -172,7 +172,6 @@ def claims(options: Options) -> Iterator[Claim]:
             protocol="share of models that learned x₂ with fewer layers than the model of information flow "
             "allows, every seed of every variant; the control is each variant at the largest depth",
             **wide.shares((shallow, wide.NONE)),
-            at_scale=partial(wide.unsettled, shallow),
             controls={"the deepest": learned_in(dict(zip(shallow, deepest, strict=True)))},
         )
 

@@ -214,7 +214,7 @@ def claims(options: Options) -> Iterator[Claim]:
             id="S5a",
             statement="Branching retrieval is learned with the implicit curriculum, and not without.",
             protocol="share of seeds with a final held-out loss of z under 0.5; asked for x, y and z, or z alone",
-            **wide.shares((whole, wide.MOST), (alone, wide.FEW), controls=alone),
+            **wide.shares((whole, wide.MOST), (alone, wide.FEW), controls=alone, settled=4 * STEPS),
             rule="share",
             seeds_needed=SHARE_SEEDS,
         )

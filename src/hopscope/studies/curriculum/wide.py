@@ -5,6 +5,7 @@ A wide stream with few narrow heads learns chains of two and three steps in unde
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import (
     asked_for,
     between_seeds,
+    few,
     final_rows,
     learned,
     learned_in,
@@ -55,15 +57,10 @@ smaller_scale = as_large_as({"training.steps": TRAINING.steps, "model.width": MO
 """What a run lacks of its study as it is written."""
 
 
-def unsettled(cells: Cells, evidence: "Evidence", more: str = "") -> str:
-    """What a run lacks to say that no model of some cells learns: a loss that has settled, and more.
-
-    Nothing of that where one did learn.
-    """
-    steps = asked_for(evidence, "training.steps")
-    early = f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss" if steps < SETTLED_STEPS else ""
-    one_did = any((each.values == 1.0).any() for each in learned_in(cells)(evidence).values())
-    return ", ".join(filter(None, [smaller_scale(evidence), *([] if one_did else [early, more])]))
+def unsettled(evidence: "Evidence", more: str = "", settled: int = SETTLED_STEPS) -> str:
+    """What a run lacks to say that models do not learn: a loss that has settled, and more."""
+    early = few(asked_for(evidence, "training.steps"), settled, "steps to a settled loss")
+    return ", ".join(filter(None, [*early, more]))
 
 
 open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
@@ -74,17 +71,29 @@ open_study = partial(Study, model=MODEL, training=TRAINING, seeds=8, page="page.
 # Who learned what.
 
 
-def shares(*groups: tuple[Cells, Criterion], controls: Cells | None = None) -> dict[str, Any]:
+def shares(*groups: tuple[Cells, Criterion], controls: Cells | None = None, **lacks: Any) -> dict[str, Any]:
     """Fields of a claim on who learned what: its value, what each part of some cells must meet, and controls.
 
-    What the first cells must meet is what the controls must not.
+    What the first cells must meet is what the controls must not.  That enough models learned stands at once; that too
+    few did, when losses have settled: `lacks` are arguments of `unsettled`.
     """
     every = {part: cell for cells, _ in groups for part, cell in cells.items()}
-    found = {"value": learned_in(every), "must": {part: must for cells, must in groups for part in cells}}
-    if not controls:
+    must = {part: must for cells, must in groups for part in cells}
+
+    def value(evidence: "Evidence") -> dict[str, Samples]:
+        early, found = unsettled(evidence, **lacks), dict[str, Samples]()
+        for part, who in learned_in(every)(evidence).items():
+            who = who if isinstance(who, Samples) else Samples(who)
+            known = who.values[who.values == who.values]
+            enough = len(known) > 0 and must[part].holds(known.mean()) != must[part].holds(0.0)
+            found[part] = replace(who, missing="" if enough else early)
         return found
+
+    fields: dict[str, Any] = {"value": value, "must": must}
+    if not controls:
+        return fields
     shown = {part: partial(learned, label=label, symbol=symbol) for part, (label, symbol) in controls.items()}
-    return {**found, "controls": shown, "must_not": groups[0][1]}
+    return {**fields, "controls": shown, "must_not": groups[0][1]}
 
 
 def saved(plain: Mapping[int, float], other: Mapping[int, float], most: float, enough: float) -> Samples:

@@ -5,8 +5,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Claim, Samples, at_least, at_most
+from hopscope.claims.intervals import ratio_interval
 from hopscope.studies.chains import circuits as chains
-from hopscope.studies.chains.circuits import Place
+from hopscope.studies.chains.circuits import ChainOptions, Place
+from hopscope.studies.chains.evidence import few
 from hopscope.studies.emergence.clamps import CONTROL, LEFT_ALONE
 
 if TYPE_CHECKING:
@@ -22,6 +24,16 @@ N21 = {
 
 N22 = {"R² of the alignment": at_least(0.5), "R² beyond that of the time": at_least(0.0)}
 TWOFOLD, SEEDS = 2.0, 16
+STEPS, LEAST = 2, {"layers": 4, "heads": 8, "width": 128, "training_steps": 600}
+"""Steps of the chains, and the least size of the models that can decide."""
+
+
+def lacks(options: ChainOptions, evidence: "Evidence") -> str:
+    """What a run lacks of the protocol's size, in words."""
+    words = [f"D {options.steps}, not {STEPS}"] * (options.steps != STEPS)
+    for name, least in LEAST.items():
+        words += few(getattr(options, name), least, name.replace("_", " "))
+    return ", ".join(words)
 
 
 def delayed(evidence: "Evidence") -> dict[str, Samples]:
@@ -83,9 +95,14 @@ def foretold(evidence: "Evidence", apart: int = 0) -> dict[str, Samples]:
     by_alignment, by_time, by_mean = (
         errors_left_out(later, *by) for by in ([np.roll(alignment, apart)], [times], [])
     )
-    missing = [math.nan] * (len(members) - len(known))
-    shares = 1.0 - by_alignment / by_mean.mean(), (by_time - by_alignment) / by_mean.mean()
-    return {name: Samples([*each, *missing], "seed") for name, each in zip(N22, shares, strict=True)}
+    if np.ptp(later) == 0.0:
+        return dict.fromkeys(N22, Samples([], unit="seed", note="all losses of x₂ fell at one time"))
+    missing, found = [math.nan] * (len(members) - len(known)), dict[str, Samples]()
+    for name, errors in zip(N22, (by_mean, by_time), strict=True):
+        gained = errors - by_alignment
+        shares, interval = gained / by_mean.mean(), ratio_interval(gained, by_mean)
+        found[name] = Samples([*shares, *missing], "seed", interval=interval)
+    return found
 
 
 def another(evidence: "Evidence") -> Samples:
@@ -93,8 +110,14 @@ def another(evidence: "Evidence") -> Samples:
     return foretold(evidence, apart=1)["R² of the alignment"]
 
 
-def claims() -> list[Claim]:
-    own = partial(Claim, source="docs/protocols.md, Revision 3", trust=chains.TRUST, seeds_needed=SEEDS)
+def claims(options: ChainOptions) -> list[Claim]:
+    own = partial(
+        Claim,
+        source="docs/protocols.md, Revision 3",
+        trust=chains.TRUST,
+        seeds_needed=SEEDS,
+        at_scale=partial(lacks, options),
+    )
     return [
         own(
             id="N21",

@@ -69,7 +69,7 @@ study = chain_study(
     configurations=configurations,
     seeds=8,
     measures=(final, retrieval, circuits, compared, clamps, orders, explorer),
-    claims=lambda options: [*claims(options), *(needs.claims() if options.clamp_from == "start" else ())],
+    claims=lambda options: [*claims(options), *(needs.claims(options) if options.clamp_from == "start" else ())],
     figures=lambda options: [*shared_figures(options), *event_figures(options, options.clamped > 0)],
     members_per_unit=4,
     presets={

@@ -146,9 +146,14 @@ def final_losses(configuration: str) -> Callable[["Evidence"], Any]:
 
 
 def of_learned(metric: str) -> Callable[["Evidence"], Any]:
-    """A function of the evidence: a metric of the models with the curriculum; none for those that did not learn x₂."""
-    learned = final_losses(WITH)
-    return lambda evidence: evidence.last(metric, configuration=WITH).where(learned(evidence) < LEARNED)
+    """A function of the evidence: a metric of the models with the curriculum that learned x₂; of diverged ones NaN."""
+
+    def found(evidence: "Evidence") -> Any:
+        learned = ~(final_losses(WITH)(evidence) >= LEARNED)
+        values = evidence.last(metric, configuration=WITH)[learned]
+        return values if len(values) else Samples([], note="no model learned x₂")
+
+    return found
 
 
 def needed(options: Options, evidence: "Evidence", steps: int) -> dict[int, float]:

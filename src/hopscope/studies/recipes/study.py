@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from hopscope.claims import Claim, Samples, at_least, at_most
+from hopscope.claims import Claim, Samples, as_large_as, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
 from hopscope.page import figures as charts
-from hopscope.studies.chains.evidence import asked_for, few, has, steps_learned
+from hopscope.studies.chains.evidence import few, has, steps_learned
 from hopscope.studies.chains.measures import learned_at
 from hopscope.studies.chains.recipe import FIXED, QUICK, QUICK_TRAINING, chains_of
 from hopscope.study.study import Configuration, Study
@@ -177,8 +177,8 @@ def not_learned(evidence: "Evidence") -> dict[str, Samples]:
 
 
 def lacks(evidence: "Evidence", needed: int) -> list[str]:
-    steps, seeds = asked_for(evidence, "training.steps"), len(set(evidence.seeds.values()))
-    return few(steps, QUICK_TRAINING.steps, "training steps") + few(seeds, needed, "seeds")
+    small = as_large_as({"training.steps": QUICK_TRAINING.steps, "model.width": QUICK.width})(evidence)
+    return [small] * bool(small) + few(len(set(evidence.seeds.values())), needed, "seeds")
 
 
 def lacks_of_details(evidence: "Evidence") -> str:

@@ -208,7 +208,7 @@ def lacks_of_unrelated(label: str, evidence: "Evidence") -> str:
     """What a run lacks for S3c; a model that beats position refutes it as it stands."""
     if has(evidence, label) and (losses(label, evidence) < POSITION.low).any():
         return wide.smaller_scale(evidence)
-    return wide.unsettled({label: (label, STEPS)}, evidence, NO_CONTROL)
+    return ", ".join(filter(None, [wide.smaller_scale(evidence), wide.unsettled(evidence, NO_CONTROL)]))
 
 
 def claims(options: Options) -> Iterator[Claim]:
@@ -216,7 +216,6 @@ def claims(options: Options) -> Iterator[Claim]:
     usual = {PAIRS: (wide.at_depth(PAIRS, deepest), STEPS)}
     broken = {name: (wide.at_depth(name, deepest), STEPS) for name in BROKEN}
     claim = partial(wide.open_claim, source="summary of the paper, next check 3")
-    not_yet = partial(partial, wide.unsettled, more=NO_CONTROL)
     everywhere = wide.cells_of(BROKEN, options.layers, STEPS)
     unrelated = wide.at_depth(UNRELATED, deepest)
     yield claim(
@@ -232,8 +231,7 @@ def claims(options: Options) -> Iterator[Claim]:
         id="S3b",
         statement="Where two positions share nothing, no depth learns to go from one to the other.",
         protocol="the same share at every depth, every seed; the control is the retrieval problem",
-        **wide.shares((everywhere, wide.NONE), controls=usual),
-        at_scale=not_yet(everywhere),
+        **wide.shares((everywhere, wide.NONE), controls=usual, more=NO_CONTROL),
     )
     yield claim(
         id="S3c",
@@ -251,8 +249,7 @@ def claims(options: Options) -> Iterator[Claim]:
             statement=f"However information is shared, fewer than {counted(EXACT, 'layer')} learn no x₂.",
             protocol="share of models that learned x₂ with fewer layers than the model of information flow "
             "allows, every seed of every variant; the control is the retrieval problem at the largest depth",
-            **wide.shares((shallow, wide.NONE), controls=usual),
-            at_scale=not_yet(shallow),
+            **wide.shares((shallow, wide.NONE), controls=usual, more=NO_CONTROL),
         )
     if 3 in options.order_layers:
         apart = wide.apart(USUAL_ORDER, options.order_layers, LONG)
