@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopscope.claims import Ledger, Samples, at_least, at_most
+from hopscope.claims.verdict import Registration
 from hopscope.errors import UserError
 
 from .runs import GOOD, HIGH, NAN, NEVER, claim, judged, measured, members, of, series
@@ -129,6 +130,12 @@ def test_words_of_a_claim_cannot_command_a_terminal_or_a_notebook():
     assert "\x1b" not in text + page and "\x07" not in text + page
     assert "<script" not in page and "<b>" not in page and "&lt;script&gt;" in page
     assert "holds here in 10 of 10 seeds" in page and page.count("<tr>") == 2
+
+
+def test_a_rule_that_was_changed_is_told_in_a_notebook_too():
+    found = judged(of(GOOD))
+    found = found.model_copy(update={"registration": Registration(state="changed", words="by another rule")})
+    assert "by another rule" in Ledger([found])._repr_html_() and "by another rule" in Ledger([found]).text()
 
 
 def test_equal_runs_make_equal_ledgers():

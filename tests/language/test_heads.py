@@ -13,6 +13,7 @@ from hopscope.language.questions import Questions
 
 transformers = pytest.importorskip("transformers")
 
+from hopscope.language import heads  # noqa: E402
 from hopscope.language.heads import Scores, attention, attentive, margins, matched, ranked, read, score  # noqa: E402
 
 from . import planted  # noqa: E402
@@ -211,6 +212,17 @@ def test_what_cannot_be_scored_is_refused_in_one_line(built):
         score(built, EQUATIONS, top=(9,))
     with pytest.raises(UserError, match="draws: expected at least 1, found 0"):
         score(built, EQUATIONS, draws=0)
+
+
+def test_questions_of_lesser_depths_begin_at_their_first(monkeypatch):
+    asked = Questions(formulation="equations", depth=2, chains=2, start=10, count=5)
+    lesser, own = heads._tests(asked)
+    assert (lesser.depth, lesser.start, len([*lesser.drawn()])) == (1, 0, 5) and own.start == 15
+    said = []
+    with pytest.raises(UserError, match="count: expected at most"):
+        model = SimpleNamespace(layers=[0, 0], heads=7)
+        score(model, asked.model_copy(update={"depth": 1, "start": 0}), say=said.append)
+    assert said == []  # before any work
 
 
 def test_mentions_that_tokens_do_not_tell(built):

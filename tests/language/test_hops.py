@@ -40,6 +40,78 @@ def test_hops_by_words_are_those_of_every_place(tokens, window):
     assert ((hops(" ".join(tokens), window=window, any=True) > 0) >= (found > 0)).all()
 
 
+def slow_any(tokens, window, limit):
+    """Fewest hops where each may go to any earlier occurrence within the window."""
+    labels = []
+    for here in range(len(tokens) - 1):
+        reached, label = {tokens[here]}, 0
+        for hop in range(1, limit + 1):
+            reached = {tokens[at + 1] for at in range(max(0, here - window), here) if tokens[at] in reached}
+            if tokens[here + 1] in reached:
+                label = hop
+                break
+        labels.append(label)
+    return labels
+
+
+@given(st.lists(st.sampled_from("pqrst"), min_size=3, max_size=29), st.integers(2, 31))
+def test_hops_by_any_occurrence_are_those_of_every_place(tokens, window):
+    assert hops(" ".join(tokens), window=window, limit=3, any=True).tolist() == slow_any(tokens, window, 3)
+
+
+def slow_sentences(sentences, window, limit):
+    """Fewest sentences from the words before a word to one that holds it, by looking at every sentence."""
+    labels = []
+    for number, sentence in enumerate(sentences):
+        first = number - 1
+        while first > 0 and sum(map(len, sentences[first - 1 : number])) <= window:
+            first -= 1
+        held = range(max(0, first), number)
+
+        def places(word, held=held):
+            return [n for n in held if word in sentences[n]]
+
+        def ties(word, held=held, places=places):
+            return len(places(word)) > 0 and (len(held) < 10 or 5 * len(places(word)) <= len(held))
+
+        for at, word in enumerate(sentence):
+            before, label = {*sentence[:at]}, 0
+            known = {*filter(ties, before)}
+            if number == at == 0:
+                continue
+            if word in before or not places(word):
+                labels.append(-1)
+                continue
+            for n in reversed(held) if not known else ():
+                known = {each for each in sentences[n] if ties(each) and places(each)[0] < n}
+                if known:
+                    label = -1 if word in sentences[n] else 0
+                    break
+            for hop in range(1, limit + 1) if label == 0 else ():
+                reached = {n for each in known for n in places(each)}
+                if any(word in sentences[n] for n in reached):
+                    label = hop
+                    break
+                known |= {each for n in reached for each in sentences[n] if ties(each)}
+            labels.append(label)
+    return labels
+
+
+WORDS = [f"{letter}{letter}x" for letter in "bcdfghjklmnp"]
+
+
+@given(
+    st.integers(2, 12).flatmap(lambda most: st.lists(
+        st.lists(st.sampled_from(WORDS[:most]), min_size=1, max_size=5), min_size=2, max_size=25)),
+    st.integers(2, 40),
+    st.integers(1, 5),
+)  # fmt: skip
+def test_hops_by_sentences_are_those_of_every_sentence(sentences, window, limit):
+    text = " ".join(" ".join(each) + "." for each in sentences)
+    found = hops(text, "sentences", window=window, limit=limit).tolist()
+    assert found == slow_sentences(sentences, window, limit)
+
+
 def test_one_two_and_three_hops():
     assert hops("a b x a b").tolist() == [0, 0, 0, 1]
     assert hops("b c x a b y a c").tolist()[-1] == 2  # a was followed by b, and b by c

@@ -54,6 +54,16 @@ def known(tmp_path_factory):
     return build(tmp_path_factory.mktemp("known"))
 
 
+def test_a_model_that_keeps_nothing_of_what_it_read_is_refused():
+    import transformers
+
+    sizes = {"vocab_size": 11, "n_positions": 17, "n_embd": 12, "n_layer": 1, "n_head": 3}
+    model = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(**sizes)).eval()
+    assert log_probabilities(model, (1, 2, 3), [(5,), (6,)]).shape == (2,)
+    with pytest.raises(UserError, match="OpenAIGPTLMHeadModel: expected a model that keeps what it has read"):
+        log_probabilities(model, (1, 2, 3), [(5, 7), (6,)])
+
+
 def test_a_model_of_ours_answers_with_its_own_probabilities(known, tmp_path):
     asked = kinds(["equations"], [1], 3, count=61)
     found = ask([known], asked, tmp_path, attempts=1, max_tokens=1, max_connections=61)

@@ -183,6 +183,10 @@ def test_kinds_keep_what_they_cannot_choose():
             {"formulations": ["equations"], "depths": [1], "chains": 2, "count": 9},
             "count: expected at most 8, as many",
         ),
+        (
+            {"formulations": ["equations"], "depths": [1], "few_shot": 3_000},
+            "few_shot: expected fewer than the 2,304",
+        ),
         ({"formulations": ["kingdoms"], "held_out": 0.2}, "held_out: expected equations, found kingdoms"),
         (
             {"formulations": ["equations"], "chains": 7, "held_out": 0.2},

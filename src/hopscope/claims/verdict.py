@@ -202,6 +202,8 @@ class Ledger(list[Verdict]):
 
     def _repr_html_(self) -> str:
         rows = [("claim", "this run", "the source", "statement", "why")]
-        rows += [(e.id, e.here_words, e.source_words, e.statement, "; ".join(e.reasons)) for e in self]
+        for e in self:
+            why = "; ".join(filter(None, [*e.reasons, e.registration.words]))
+            rows.append((e.id, e.here_words, e.source_words, e.statement, why))
         cells = ["".join(f"<td>{escape(printable(text))}</td>" for text in row) for row in rows]
         return f"<table><tr>{'</tr><tr>'.join(cells)}</tr></table><p>{escape(self.closing_line)}</p>"

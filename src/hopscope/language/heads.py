@@ -320,9 +320,10 @@ def score(
     sizes = sorted({*top}) or [size for size in SIZES if size == 1 or size * SHARE <= prod(shape)]
     if sizes[0] < 1 or 2 * sizes[-1] > prod(shape):
         most = f"1 to {prod(shape) // 2}, half of the model's heads"
-        raise UserError(f"top: expected {most}, found {[*top]}; take fewer")
+        raise UserError(f"top: expected {most}, found {[*top]}")
     if draws < 1:
         raise UserError(f"draws: expected at least 1, found {draws}; take more")
+    tests = [(kind, [*kind.drawn()]) for kind in _tests(asked)]  # before any work: there may be too few
     say(f"attention, {asked.count} questions")
     scores, means = attention(model, [read(model, asked, question) for question in asked.drawn()])
     order, costs = ranked(scores), list[dict[str, Any]]()
@@ -332,8 +333,8 @@ def score(
         whole = frozenset(product({layer for layer, _ in order[:k]}, range(model.heads)))
         sets[k] = [frozenset(order[:k]), whole, *matched(order[:k], shape, draws, asked.seed)]
     every = [frozenset[Head](), *chain(*sets.values())]
-    for kind in _tests(asked):
-        found, several = list[list[float]](), [*kind.drawn()]
+    for kind, several in tests:
+        found = list[list[float]]()
         for number, question in enumerate(several, 1):
             say(f"without heads, depth {kind.depth} of {asked.depth}: question {number} of {len(several)}")
             text = read(model, kind, question)
@@ -354,7 +355,7 @@ def score(
 def _tests(asked: Questions) -> Iterator[Questions]:
     # Questions that are answered without heads, by depth.
     for depth in range(1, asked.depth) if asked.formulation in FREE_DEPTH else ():
-        lesser = asked.model_copy(update={"depth": depth})
+        lesser = asked.model_copy(update={"depth": depth, "start": 0})
         yield lesser.model_copy(update={"count": min(asked.count, lesser.space)})
     yield asked.model_copy(update={"start": asked.start + asked.count})
 

@@ -161,6 +161,9 @@ def log_probabilities(model: Any, ids: Tokens, answers: Sequence[Tokens]) -> Flo
     only = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
     long = any(len(answer) > 1 for answer in answers)
     out = model(torch.tensor([ids], device=model.device), use_cache=long, **only)
+    if long and getattr(out, "past_key_values", None) is None:
+        wanted = "a model that keeps what it has read, for answers of several tokens"
+        raise UserError(f"{type(model).__name__}: expected {wanted}, found none kept; use another model")
     first, found = out.logits[0, -1:], list[Tensor]()
     for answer in answers:
         logits = first

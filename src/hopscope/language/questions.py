@@ -296,6 +296,8 @@ class Questions(Wording):
         advice = f"{depth} · {chains} = {depth * chains}; take a smaller depth or fewer chains"
         expect(depth * chains <= names, "depth", f"depth · chains at most {names} for {name}", advice)
         expect(self.held_out is None or name == "equations", "held_out", "equations", f"{name}; leave it out")
+        wanted = f"fewer than the {self.space:,} questions that there are"
+        expect(self.few_shot < self.space, "few_shot", wanted, f"{self.few_shot:,}; take fewer")
         return self
 
 

@@ -132,3 +132,14 @@ class TransformerConfig(Model):
         expect(self.position_size < (self.input_size if carried else 1), "position_size", most, found)
         expect_readout(self.readout_positions, self.length)
         return self
+
+    def check_gpt2(self, members: int | None = None) -> None:
+        """`UserError`: GPT-2's layout has no such model."""
+        wanted = ("tokens", "pre", True, "learned", self.width, None, self.output_size)
+        found = self.input_kind, self.norm, self.causal, self.positions, self.heads * self.head_size
+        if (*found, members, self.input_size) != wanted or self.output_size > self.width:
+            raise UserError(
+                "model: expected a single causal pre-norm one with learned positions, whose heads fill its width and "
+                "which reads and answers with the same tokens, at most as many as its width, found another; "
+                "only such a model can be told in GPT-2's layout"
+            )

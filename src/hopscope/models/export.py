@@ -85,14 +85,7 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
     GPT-2's layout has no such model.
     """
     config = model.config
-    wanted = ("tokens", "pre", True, "learned", config.width, None, config.output_size)
-    found = config.input_kind, config.norm, config.causal, config.positions, config.heads * config.head_size
-    if (*found, model.members, config.input_size) != wanted or config.output_size > config.width:
-        raise UserError(
-            "model: expected a single causal pre-norm one with learned positions, whose heads fill its width and "
-            "which reads and answers with the same tokens, at most as many as its width, found another; "
-            "only such a model can be told in GPT-2's layout"
-        )
+    config.check_gpt2(model.members)
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError:

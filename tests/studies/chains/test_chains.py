@@ -132,3 +132,11 @@ def test_what_a_run_cannot_decide_is_not_claimed(name, fields, id):
     study = load(name).study
     assert id in {claim.id for claim in study.all_claims()}
     assert id not in {claim.id for claim in study.changed(fields).all_claims()}
+
+
+@pytest.mark.parametrize("chains, bound", [(4, 0.5), (8, 0.583333)])
+def test_a_line_is_where_a_symbol_counts_as_learned(chains, bound):
+    chosen = load("circuits").study.chosen("smoke", {"chains": chains})
+    assert {each.name: each.draw.shown.get("levels") for each in chosen.all_figures()}["losses"][
+        "learned"
+    ] == bound

@@ -11,7 +11,8 @@ from hopscope.models.config import Model
 from hopscope.runs import Evidence
 from hopscope.studies.chains import measures
 from hopscope.studies.chains.recipe import chains_of
-from hopscope.tasks import held_out
+from hopscope.studies.conditional.study import Branching
+from hopscope.tasks import Retrieval, held_out
 from hopscope.training.config import Training
 
 SAMPLES, SEEDS = 101, 3
@@ -74,6 +75,16 @@ def test_when_each_symbol_was_learned(context):
         ("learned_at", "step_1"): [2.0, math.inf, math.inf],
         ("learned_at", "step_2"): [math.inf, math.inf, math.inf],
     }
+
+
+@pytest.mark.parametrize("task, bound", [(Retrieval(chains=8), 0.583333), (Retrieval(chains=4), 0.5),
+                                         (Branching(chains=3), 0.5)])  # fmt: skip
+@pytest.mark.parametrize("beside, expected", [(-0.01, 7.0), (0.01, math.inf)])
+def test_a_symbol_is_learned_under_its_share_of_the_plateau(task, bound, beside, expected):
+    member = {"member": 0, "seed": 3, "configuration": "own", "overrides": {}, "unit": "u"}
+    rows = [{"member": 0, "metric": "loss_z", "step": 7, "value": bound + beside}]
+    context = SimpleNamespace(task=task, members=[0], evidence=Evidence.of(rows, [member]))
+    assert rows_of(measures.learned_at, context) == {("learned_at", "z"): [expected]}
 
 
 def test_what_theory_asks_for_is_of_the_longest_chain(context):

@@ -19,6 +19,8 @@ from hopscope.study.load import load
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 FLAGS = ("learned_all", "was_read", "rules_was_read")
 
+OF_FOUR = {"identity": {"options": {"chains": 4}}}
+
 
 def reading(*paths):
     """A reading with one circuit, of layer, head, rows and what they read."""
@@ -79,7 +81,7 @@ def test_families_are_seeds_that_do_the_same_layer_after_layer():
         found += [of(each, (None, None, None), metric="was_read", value=float(each < 3))]
         found += [of(each, (None, None, "step_1"), metric="checkpoint_loss", value=0.1)]
     planned = jobs.plan(load("circuits").study.chosen("smoke", {"seeds": 4}))
-    evidence = Evidence.of(found, [member for job in planned for member in job.members])
+    evidence = Evidence.of(found, [member for job in planned for member in job.members], OF_FOUR)
     doubling, by_hops = (("link",), ("q→1", "2→3")), (("link",), ("q→1",), ("q→2",))
     assert families(evidence) == {doubling: [0, 1], by_hops: [2]}
     drawn = [(row["family"], row["layer that reads"], row["note"], row["value"]) for row in rows(evidence)]
@@ -104,7 +106,7 @@ def test_a_cell_joins_what_a_row_does_and_breaks_lines():
         {"member": 0, "metric": "checkpoint_loss", "part": "step_1", "value": 0.1},
     ]
     planned = jobs.plan(load("circuits").study.chosen("smoke", {"seeds": 1}))
-    evidence = Evidence.of(rows_, [member for job in planned for member in job.members])
+    evidence = Evidence.of(rows_, [member for job in planned for member in job.members], OF_FOUR)
     (row,) = rows(evidence)
     assert row["note"] == "q→1,4 1→4 2→1|3→4" and row["value"] == 2 and row["family"] == "seed 0"
 
@@ -153,7 +155,8 @@ def test_who_learned_all_by_more_samples_than_the_reader_took_is_missing():
     }
     made = [{"member": n, "metric": name, "value": value, "part": "step_1" if "loss" in name else None}
             for name, values in flags.items() for n, value in enumerate(values)]  # fmt: skip
-    found = of_read(Evidence.of(made, [each for job in planned for each in job.members]), "both", "heads")
+    evidence = Evidence.of(made, [each for job in planned for each in job.members], OF_FOUR)
+    found = of_read(evidence, "both", "heads")
     assert found[0] == 3.0 and found.isna()[1]
 
 

@@ -28,7 +28,6 @@ from hopscope.studies.natural.study import (
     by_blocks,
     claims,
     configurations,
-    hops,
     labels,
     study,
     texts,
@@ -41,7 +40,7 @@ OUTCOMES = ("learned", "nothing")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr("hopscope.page.files._drawn", lambda name, spec: ("<svg/>", b""))
-    monkeypatch.setattr(module, "two_hop_shares", lambda files, most: {USUAL.name: 0.0625, "other": 0.125})
+    monkeypatch.setattr(module, "two_hop_shares", lambda read: {USUAL.name: 0.0625, "other": 0.125})
 
 
 def test_a_text_ends_at_its_last_word_that_is_counted(tmp_path):
@@ -53,7 +52,14 @@ def test_a_text_ends_at_its_last_word_that_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, content", [("absent.txt", None), ("latin.txt", b"caf\xe9"), ("own · two.txt", b"")]
+    "name, content",
+    [
+        ("absent.txt", None),
+        ("latin.txt", b"caf\xe9"),
+        ("own · two.txt", b"a"),
+        ("empty.txt", b""),
+        ("dots.txt", b"..."),
+    ],
 )
 def test_a_file_that_cannot_be_counted_is_one_line(tmp_path, name, content):
     if content is not None:
@@ -153,7 +159,3 @@ def test_a_page_of_any_outcome(tmp_path, outcome, diverged):
 def test_the_page_of_a_committed_run(tmp_path):
     page, ledger = page_of(tmp_path, "natural", "laptop", parquet=RESULTS / "laptop" / "evidence.parquet")
     assert len(words_of(page)) > 3000 and all(verdict.id in page for verdict in ledger)
-
-
-def test_what_is_counted():
-    assert hops.when == "run" and study.measures[-1] is hops

@@ -146,6 +146,7 @@ def test_levels_are_of_the_models_that_are_shown():
         return {each.name: each.draw.shown.get("levels") for each in made.all_figures()}
 
     four, both = levels("d32/2 plain V=4"), levels("d32/2 plain V=4", "d32/2 plain")
+    assert levels("d32/2 repeats slots=2")["final"] == {}  # another place of the repeat has another guess
     assert four["final"] == {"guess among values shown": pytest.approx(1 / 3)}
     assert four["loss"]["all mappings equally likely"] == pytest.approx(math.log(24) / 4)
     assert both["final"] == {} and both["loss"]["all mappings equally likely"] == pytest.approx(

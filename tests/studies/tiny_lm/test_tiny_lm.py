@@ -28,7 +28,7 @@ def test_a_text_decides_how_often_each_depth_is_drawn(tmp_path):
     file = tmp_path / "own.txt"
     chain = "Alice lives near Bob. Bob loves Carol. Carol owns Paris. Then Alice asked Paris. Later Alice met Carol."
     file.write_text(" ".join([chain] * 3))
-    found = shares(str(file), (1, 2))
+    found = shares(file.read_text(), (1, 2))
     assert sum(found) == pytest.approx(1.0) and found[1] > 0
     grid = study.changed({"corpus": str(file), "control": True}).grid()
     labels = {each.label: each.overrides["task.mixture"] for each in grid}
@@ -42,7 +42,25 @@ def test_a_text_without_hops_is_one_line(tmp_path, content, words):
     if content is not None:
         (tmp_path / "own.txt").write_text(content)
     with pytest.raises(UserError, match=words):
-        shares(str(tmp_path / "own.txt"), (1, 2))
+        study.changed({"corpus": str(tmp_path / "own.txt")}).grid()
+
+
+def test_a_text_that_has_changed_is_read_again(tmp_path):
+    file, own = tmp_path / "own.txt", study.changed({"corpus": str(tmp_path / "own.txt")})
+    file.write_text("Alice lives near Bob. Bob loves Carol. Alice met Carol. " * 3)
+    own.grid()
+    file.write_text("A cat sat.")
+    with pytest.raises(UserError, match="that need 2 hops"):
+        own.grid()
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [("norm", "post"), ("width", 16), ("positions", "none"), ("causal", False), ("head_dim", 4)],
+)
+def test_a_model_that_no_exam_can_ask_is_refused_before_training(field, value):
+    with pytest.raises(UserError, match="in GPT-2's layout"):
+        study.chosen("smoke", {f"model.{field}": value}).grid()
 
 
 def test_without_a_mixture_is_one_line():

@@ -16,6 +16,7 @@ from hopscope.claims import Claim, Samples, at_most
 from hopscope.claims.crossings import Crossing, earliest
 from hopscope.claims.verdict import counted
 from hopscope.page import figures as charts
+from hopscope.studies.chains.evidence import LEARNED, asked_for, of_plateau
 from hopscope.studies.chains.recipe import Recipe
 from hopscope.study.study import Configuration
 
@@ -163,7 +164,8 @@ def learned_members(evidence: "Evidence") -> list[int]:
     """Independent members that learned the whole chain; those that diverged are among them, with missing values."""
     of_steps = evidence.rows("checkpoint_loss").dropna(subset="part")
     worst = of_steps.groupby("member")["value"].max()
-    return [member for member in independent(evidence) if not worst[member] >= READ_LEARNED]
+    bound = of_plateau(READ_LEARNED, asked_for(evidence, "options.chains"))
+    return [member for member in independent(evidence) if not worst[member] >= bound]
 
 
 def last_of(evidence: "Evidence", metric: str, members: list[int], part: str | None = None) -> Any:
@@ -319,7 +321,7 @@ def read_rows(evidence: "Evidence") -> Iterator[dict[str, Any]]:
 
 def shared_figures(options: ChainOptions) -> list[charts.Figure]:
     plateau, losses = {"plateau": options.plateau}, [f"loss_step_{k}" for k in range(1, options.steps + 1)]
-    look: Any = {"levels": {"learned": 0.5, **plateau}, "ends": (0.0, 1.1)}
+    look: Any = {"levels": {"learned": of_plateau(LEARNED, options.chains), **plateau}, "ends": (0.0, 1.1)}
     return [
         charts.curves(losses, by="metric", name="losses", where=lambda evidence: {"member": independent(evidence)},
                       title="held-out loss of each symbol", **look),

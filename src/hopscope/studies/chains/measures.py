@@ -59,7 +59,9 @@ def retrieval(context: Context) -> Rows:
 
 @measure
 def learned_at(context: Context) -> Rows:
-    """First evaluation at which each symbol's held-out loss was under 0.5 (of four chains); infinite where none was.
+    """First evaluation at which each symbol's held-out loss was under 0.5; infinite where none was.
+
+    Of other chains than four at the same share of the plateau; a graph keeps 0.5.
 
     Metric `learned_at`; the part is the symbol as its loss names it, such as `step_2`, and with the group of
     samples, if there are groups: `z@chain`.
@@ -68,7 +70,9 @@ def learned_at(context: Context) -> Rows:
     table = table[table["metric"].str.startswith("loss_")]
     names = table["metric"].str.removeprefix("loss_")
     names = names.where(table["part"].isna(), names + "@" + table["part"].fillna(""))
-    bound = of_plateau(LEARNED, getattr(context.task, "chains", FOUR))
+    fields = context.task.model_dump()
+    graph = fields.get("graph") or fields.get("nodes")
+    bound = of_plateau(LEARNED, FOUR if graph else fields.get("chains", FOUR))
     first = table[table["value"] < bound].groupby(["member", names])["step"].min()
     for name in sorted(names.unique()):
         found = [float(first.get((member, name), math.inf)) for member in context.members]

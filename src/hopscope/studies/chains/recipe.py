@@ -74,7 +74,8 @@ class Recipe(Config):
         final_rate: share of the rate that a cosine ends at (by the completion).
         clip_norm: largest gradient norm of a member, or "none" for no clipping (by the completion).
         precision: of the matrix products in training.
-        checkpoint_every, evaluate_every: steps between checkpoints, and between evaluations.
+        checkpoint_every: steps between checkpoints.
+        evaluate_every: steps between evaluations.
         final_window: last steps whose mean held-out loss is the final loss (100 in the paper).
         final_every: steps between evaluations in the final window.
         evaluation_samples: held-out samples of every evaluation.

@@ -135,7 +135,7 @@ class Options(Config):
     """What is trained.
 
     Attributes:
-        variants: names of `VARIANTS`.
+        variants: what is trained, each in quotes, such as "two parents" "two parents, z alone".
     """
 
     variants: tuple[str, ...] = tuple(VARIANTS)
@@ -275,7 +275,7 @@ study = wide.open_study(
         "workstation": {
             "variants": (TWO, f"{TWO}, z alone", CHAIN_FIRST, NOTHING_FIRST, ROOT, f"{ROOT}, z alone")
         },
-        # In 900 steps one model of eight learns both, in twice as many seven of eight: twelve seeds give eight models.
+        # From the old start one model of eight learned both in 900 steps, and seven of eight in twice as many.
         "heads": {"seeds": 12, "training.steps": 2 * STEPS, "variants": (MIXED,)},
     },
     costs={

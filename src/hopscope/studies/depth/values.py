@@ -415,9 +415,6 @@ def lacks_of_schedules(options: Options, evidence: "Evidence") -> str:
     """What a run lacks for N11: Figure 4's models of eight layers, under all completions."""
     found = steps_by_completion(options, evidence).items()
     absent: Iterable[str] = (f"no models of {name}" for name, of in found if not len(of.values))
-    words = (
-        lacks(options, "IC", evidence, depths=False)
-        if DEPTH in options.layers
-        else f"no models of {DEPTH} layers"
-    )
+    deep = DEPTH in options.layers
+    words = lacks(options, "IC", evidence, depths=False) if deep else f"no models of {DEPTH} layers"
     return ", ".join(filter(None, [words, *absent]))

@@ -24,6 +24,7 @@ N21 = {
 
 N22 = {"R² of the alignment": at_least(0.5), "R² beyond that of the time": at_least(0.0)}
 TWOFOLD, SEEDS = 2.0, 16
+SOURCE = "docs/protocols.md, Revision 3"
 STEPS, LEAST = 2, {"layers": 4, "heads": 8, "width": 128, "training_steps": 600}
 """Steps of the chains, and the least size of the models that can decide."""
 
@@ -112,11 +113,7 @@ def another(evidence: "Evidence") -> Samples:
 
 def claims(options: ChainOptions) -> list[Claim]:
     own = partial(
-        Claim,
-        source="docs/protocols.md, Revision 3",
-        trust=chains.TRUST,
-        seeds_needed=SEEDS,
-        at_scale=partial(lacks, options),
+        Claim, trust=chains.TRUST, seeds_needed=SEEDS, at_scale=partial(lacks, options), source=SOURCE
     )
     return [
         own(

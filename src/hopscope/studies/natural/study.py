@@ -100,14 +100,11 @@ def by_blocks(text: Text, found: "Labels", chance: "Sequence[Labels]") -> "NDArr
 
 
 @lru_cache(maxsize=8)
-def two_hop_shares(files: tuple[str, ...], most: int) -> dict[str, float]:
-    """Definition by words → tokens that need two hops, among those that need one or two, beyond chance; to 0.0001.
-
-    Arguments are those of `texts`.
-    """
+def two_hop_shares(read: tuple[Text, ...]) -> dict[str, float]:
+    """Definition by words → tokens that need two hops, among those that need one or two, beyond chance; to 0.0001."""
     import numpy as np
 
-    read, shares = texts(files, most), {}
+    shares = dict[str, float]()
     for definition in DEFINITIONS[:4]:
         counted = ((text, labels(text, definition)) for text in read)
         blocks = [by_blocks(text, found, chance) for text, (found, *chance, _) in counted]
@@ -119,7 +116,7 @@ def two_hop_shares(files: tuple[str, ...], most: int) -> dict[str, float]:
 def texts(files: Sequence[str], most: int) -> list[Text]:
     """The texts that come with Python, then files in UTF-8; of each the first words, `most` of them, are counted.
 
-    `UserError`: a file cannot be read, is no UTF-8, or two have one name.
+    `UserError`: a file cannot be read, is no UTF-8, has no words, or two have one name.
     """
     from pydoc_data import topics
 
@@ -137,6 +134,8 @@ def texts(files: Sequence[str], most: int) -> list[Text]:
             wanted = f"files with different names, without {PARTS!r}"
             raise UserError(f"files: expected {wanted}, found {name}; rename one")
         words = [*islice(WORD.finditer(text), most)]
+        if not words:
+            raise UserError(f"files: expected texts with words, found none in {name}; give another")
         end = words[-1].end() if len(words) == most else len(text)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         found[name] = Text(name, origin, text[:end], digest, len(words))
@@ -186,7 +185,7 @@ class Options(Config):
 
 def configurations(options: Options) -> Iterator[Configuration]:
     """One configuration for each mixture; the texts are counted for theirs."""
-    found = two_hop_shares(options.files, options.words)
+    found = two_hop_shares(tuple(texts(options.files, options.words)))
     of_texts = {TEXT: found[USUAL.name], MOST: max(found.values())}
     doses = {f"{share:g} two hops": share for share in options.shares}
     every = {DEEPEST: 1.0, UNIFORM: 0.5, ZIPF: 1 / 3, **doses, **of_texts}

@@ -222,7 +222,7 @@ def claims(options: Options, study: "Study") -> Iterator[Claim]:
         "replace the attention patterns of all rows before the last (uniform, identity, random): largest change of any "
         "logit at the last row, over all sequences",
         at_least(1e-6), "always", of(RECALLING, "last_row_change", "battery", part=replaced), [RECALLING],
-        ("patterns replaced by themselves", of(RECALLING, "self_change", "battery", part="head_interchange")),
+        ("outputs of heads replaced by themselves", of(RECALLING, "self_change", "battery", part="head_interchange")),
         structural=True, trust=_INTERVENTIONS,
     )  # fmt: skip
 

@@ -41,7 +41,8 @@ def figures(options: Options, study: "Study") -> Iterator[Figure]:
         return found.pop() if len(found) == 1 else None
 
     def guess(names: Iterable[str]) -> dict[str, float]:
-        return {"guess among values shown": 1 / (number - 1)} if (number := values(names)) else {}
+        number, moved = values(names), any("slots" in grid[name].changes for name in names)
+        return {"guess among values shown": 1 / (number - 1)} if number and not moved else {}
 
     def final(name: str, names: Iterable[str]) -> Figure:
         return dots(

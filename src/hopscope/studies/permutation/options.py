@@ -100,7 +100,8 @@ class Options(Config):
             capacity, ratio, slots.
         sweep_seeds: seeds of the configurations of a sweep on which no claim hangs.
         width, heads: of every model, in place of those that its name says.
-        epochs_plain, epochs_repeats: length of training on plain data, and on data with repeats.
+        epochs_plain: length of training on plain data.
+        epochs_repeats: length of training on data with repeats.
         samples_per_epoch: samples of one epoch.
         evaluation_limit: largest set of sequences that is gone through in full.
         measurements: all, or only the basic ones: no causal tests, head roles, attention, explorer or circuits.

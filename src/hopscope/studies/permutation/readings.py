@@ -138,7 +138,8 @@ def measured(
     if of_all_splits and len(chosen) < SPLITS and not {"batch", "epochs"} & {*first.cell.changes}:
         lacking.append(f"{len(chosen)} of {SPLITS} splits of the mappings")
     known, interval = values.dropna(), None
-    notes = ["on a part of the held-out sequences"] * (measure == "late" and split == "held_out")
+    sampled = measure in ("late", "transition") and split == "held_out"
+    notes = ["on a part of the held-out sequences"] * sampled
     if len(chosen) > 1 and len(known) and np.isfinite(known).all():
         split_of = [chosen[evidence.configurations[member]] for member in known.index]
         interval = crossed_interval(known, [evidence.seeds[member] for member in known.index], split_of)

@@ -36,7 +36,8 @@ class Sharing(Task):
         steps: retrieval steps D of a chain.
         chains: number of chains N of a sample.
         symbol_dim: dimensions K of a symbol.
-        order, targets: as of `Retrieval`.
+        order: in which the pairs of a sample stand, by step.
+        targets: whether the whole chain is asked for (`"ic"`), or its last symbol alone (`"last"`).
         codes: `"pair"`: both tokens of a pair have one code.  `"token"`: every position has its own (paper, section 6).
             `"one-hot"`: likewise, and all are orthogonal.  `"drawn for pairs"`, `"drawn for tokens"`: normal vectors,
             new in every sample; of the latter, nothing says which tokens are a pair.

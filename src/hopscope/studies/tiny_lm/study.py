@@ -64,12 +64,19 @@ class Options(Config):
 
 
 def configurations(options: Options, study: Any) -> list[Configuration]:
-    """One configuration for each mixture; a `UserError`: the exam needs Inspect, or more questions than there are."""
-    if find_spec("inspect_ai") is None:
-        raise UserError("inspect_ai: expected this package, found none; pip install 'hopscope[llm]'")
+    """One configuration for each mixture.
+
+    `UserError`: the exam lacks a package, a model that can be written for it, or as many questions.
+    """
+    from hopscope.language.hops import text_of
+
+    for package in ("inspect_ai", "transformers"):
+        if find_spec(package) is None:
+            raise UserError(f"{package}: expected this package, found none; pip install 'hopscope[llm,hf]'")
+    study.model.for_task(study.task.shape()).check_gpt2()
     every, mixtures = study.task.depths, dict[str, Any](zip(options.mixtures, options.mixtures, strict=True))
     if options.corpus is not None:
-        mixtures[CORPUS] = shares(options.corpus, every)
+        mixtures[CORPUS] = shares(text_of("corpus", options.corpus), every)
     if options.control:
         mixtures[DEEPEST] = (*(0.0 for _ in every[:-1]), 1.0)
     for each in questions_of(study.task, options):
@@ -83,18 +90,18 @@ def questions_of(task: Any, options: Options) -> list[Questions]:
 
 
 @lru_cache(maxsize=8)
-def shares(corpus: str, depths: tuple[int, ...]) -> tuple[float, ...]:
+def shares(text: str, depths: tuple[int, ...]) -> tuple[float, ...]:
     """Share of each depth among the words of a text that need as many hops as one of the depths.
 
-    `UserError`: the text cannot be read, or no word needs as many hops as the largest depth.
+    `UserError`: no word needs as many hops as the largest depth.
     """
-    from hopscope.language.hops import hops, text_of
+    from hopscope.language.hops import hops
 
     # By sentences, among the 256 content words before.
-    found = hops(text_of("corpus", corpus), "sentences", window=256, limit=max(3, *depths))
+    found = hops(text, "sentences", window=256, limit=max(3, *depths))
     counts = [int((found == depth).sum()) for depth in depths]
     if not counts[-1]:
-        words = f"expected words of {corpus} that need {depths[-1]} hops, the largest depth, found none"
+        words = f"expected a text with words that need {depths[-1]} hops, the largest depth, found none"
         raise UserError(f"corpus: {words}; take a smaller depth, or a longer text")
     return tuple(count / sum(counts) for count in counts)
 
