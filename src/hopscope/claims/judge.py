@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hopscope.claims.claim import COMPLETIONS, Claim, Criterion, Function, Samples, is_series, shown
-from hopscope.claims.part import LEAST_SHARE, Scale, judged_part
+from hopscope.claims.part import BELOW, LEAST_SHARE, Scale, judged_part
 from hopscope.claims.source import registered as rules_of
 from hopscope.claims.verdict import Judgement, Outcome, Registration, Verdict, counted, pointing
 from hopscope.config import in_words
@@ -16,8 +16,6 @@ from hopscope.errors import NoMembers, UserError
 
 _ENOUGH: Any = {"all": "refuted", "general": "refuted", "any": "reproduced", "existence": "reproduced"}
 """The verdict that one part, or one completion, is enough for; the other takes all."""
-
-_BELOW = "below the protocol's scale"
 
 _Judgements = Mapping[str, Judgement]
 
@@ -76,7 +74,7 @@ def judge(
 
 def counts(readings: int, verdict: str, lacks: Iterable[str], n: int) -> tuple[int, bool, int, int]:
     """What a verdict counts: by readings tried, then whether it decides, how little of the protocol lacks, and n."""
-    below = [each for each in lacks if each.startswith(_BELOW)]
+    below = [each for each in lacks if each.startswith(BELOW)]
     return readings, verdict in _ENOUGH.values(), -sum(each.count(",") + 1 for each in below), n
 
 
@@ -132,7 +130,7 @@ def _judged(
         parts[name] = {part: judged_part(samples[part], criteria[part], rules[part], scale) for part in order}
         whole = _whole(parts[name], left, claim.need)
         if whole.verdict != "not run":
-            words, more = whole.words, [f"{_BELOW}: {lacks}"] if lacks else []
+            words, more = whole.words, [f"{BELOW}: {lacks}"] if lacks else []
             if claim.summary:
                 said = _words(claim, "summary", {part: _told(each) for part, each in parts[name].items()})
                 aside = [f"{part}: {each.words}" for part, each in parts[name].items() if part not in left]

@@ -9,6 +9,8 @@ from hopscope.claims.claim import Criterion, Interval, Rule, Samples
 from hopscope.claims.intervals import estimate, mean, places, rank_correlation, share_interval, wilson
 from hopscope.claims.verdict import Judgement, Leaning, Outcome, counted
 
+BELOW = "below the protocol's scale"
+
 LEAST_SHARE = 0.75
 """Share of the numbers that must be there before they decide anything, or lean anywhere."""
 
@@ -46,7 +48,7 @@ def judged_part(samples: Samples, must: Criterion, rule: Rule, scale: Scale) -> 
     found = part.always() if always else part.average()
     words = f"in {part.holding} of {counted(total, counts)}{found.words}" if always else found.words
     words += f" ({counted(groups, noun)})" if groups < n else ""
-    lacks = [samples.missing] if samples.missing and not scale.here else []
+    lacks = [f"{BELOW}: {samples.missing}"] if samples.missing and not scale.here else []
     count = n if always and counts in ("run", "case") else groups
     needed = max(scale.least, scale.source_n) if always else scale.least
     if count < needed and not (always and found.verdict == "refuted"):

@@ -15,7 +15,7 @@ PRESETS = (
 )  # fmt: skip
 RUNS = (
     "curriculum/workstation", "curriculum/circuits-torch-schedule", "capacity/workstation", "sharing/workstation",
-    "conditional/workstation", "conditional/heads-torch-schedule",
+    "conditional/torch-schedule", "conditional/heads-gpt2-base",
 )  # fmt: skip
 OUTCOMES = [("learned", ()), ("nothing", ()), ("learned", (1,)), ("nothing", "all")]
 FINAL = {"learned": 0.013, "nothing": 0.83}

@@ -16,7 +16,8 @@ def judged(must, learned, steps, seeds=16, **lacks):
     rows = [{"member": n, "metric": "loss_step_2", "step": steps, "value": 0.01 if n < learned else 0.9}
             for n in range(seeds)]  # fmt: skip
     identity = {"training": {"steps": steps}, "model": {"width": MODEL.width}}
-    claim = Claim(id="T1", statement="Models learn.", kind="general", seeds_needed=8, rule="share", source="here",
+    rule = "always" if must is NONE else "share"
+    claim = Claim(id="T1", statement="Models learn.", kind="general", seeds_needed=8, rule=rule, source="here",
                   protocol="who learned", **shares(({"part": ("own", 2)}, must), **lacks))  # fmt: skip
     return judge(claim, Evidence.of(rows, members, {"identity": identity}))
 
@@ -28,7 +29,7 @@ def judged(must, learned, steps, seeds=16, **lacks):
         (MOST, 16, "reproduced", "reproduced"),
         (FEW, 0, "inconclusive", "reproduced"),
         (FEW, 16, "refuted", "refuted"),
-        (NONE, 0, "inconclusive", "inconclusive"),  # 16 of 16 leave a share of 20 %
+        (NONE, 0, "inconclusive", "reproduced"),
         (NONE, 16, "refuted", "refuted"),
     ],
 )
@@ -42,3 +43,13 @@ def test_a_null_can_lack_more():
     assert "no control" in judged(NONE, 0, SETTLED_STEPS, more="no control").words
     assert "1,600 of 3,600 steps" in judged(NONE, 0, SETTLED_STEPS, settled=3_600).words
     assert "no control" not in judged(NONE, 1, SETTLED_STEPS, more="no control").words
+
+
+@pytest.mark.parametrize(
+    "learned, soon, settled", [(0, "refuted", "refuted"), (16, "inconclusive", "reproduced")]
+)
+def test_that_models_keep_what_they_begin_with_takes_a_settled_loss(learned, soon, settled):
+    early, late = (
+        judged(MOST, learned, steps, begun=["part"]) for steps in (SETTLED_STEPS - 1, SETTLED_STEPS)
+    )
+    assert (early.verdict, late.verdict) == (soon, settled)

@@ -58,7 +58,7 @@ def test_a_text_ends_at_its_last_word_that_is_counted(tmp_path):
         ("latin.txt", b"caf\xe9"),
         ("own · two.txt", b"a"),
         ("empty.txt", b""),
-        ("dots.txt", b"..."),
+        ("one.txt", b"word..."),
     ],
 )
 def test_a_file_that_cannot_be_counted_is_one_line(tmp_path, name, content):
@@ -157,5 +157,7 @@ def test_a_page_of_any_outcome(tmp_path, outcome, diverged):
 
 
 def test_the_page_of_a_committed_run(tmp_path):
-    page, ledger = page_of(tmp_path, "natural", "laptop", parquet=RESULTS / "laptop" / "evidence.parquet")
+    page, ledger = page_of(
+        tmp_path, "natural", "laptop", parquet=RESULTS / "torch-schedule" / "evidence.parquet"
+    )
     assert len(words_of(page)) > 3000 and all(verdict.id in page for verdict in ledger)

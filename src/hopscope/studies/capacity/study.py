@@ -135,7 +135,7 @@ def more_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
     names, beyond = [called("heads", pick(options.heads)) for pick in (min, max)], max(options.layers) + 1
     least, most = (wide.least(evidence, name, options.layers, STEPS) for name in names)
     more = [min(least[seed], beyond) - of if of < beyond else math.nan for seed, of in most.items()]
-    return {"heads": Samples(more, unit="seed")}
+    return {"heads": Samples(more, unit="seed", missing=wide.unsettled(evidence))}
 
 
 def claims(options: Options) -> Iterator[Claim]:
@@ -160,7 +160,7 @@ def claims(options: Options) -> Iterator[Claim]:
         statement="With the fewest layers possible, training keeps a solution, but does not find one.",
         protocol="share of seeds with a final held-out loss of x₂ under 0.5: models that begin at a hand-built "
         "solution, and standard models with as many layers, whose weights are drawn",
-        **wide.shares((kept, wide.MOST), (drawn, wide.FEW), controls=shape),
+        **wide.shares((kept, wide.MOST), (drawn, wide.FEW), controls=shape, begun=kept),
         rule="share",
     )
     few, names = [layers for layers in options.layers if layers < EXACT], variants(options)

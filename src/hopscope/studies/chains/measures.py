@@ -71,8 +71,8 @@ def learned_at(context: Context) -> Rows:
     names = table["metric"].str.removeprefix("loss_")
     names = names.where(table["part"].isna(), names + "@" + table["part"].fillna(""))
     fields = context.task.model_dump()
-    graph = fields.get("graph") or fields.get("nodes")
-    bound = of_plateau(LEARNED, FOUR if graph else fields.get("chains", FOUR))
+    chains = FOUR if fields.get("graph") or fields.get("nodes") else fields.get("chains", FOUR)
+    bound = of_plateau(LEARNED, chains)
     first = table[table["value"] < bound].groupby(["member", names])["step"].min()
     for name in sorted(names.unique()):
         found = [float(first.get((member, name), math.inf)) for member in context.members]

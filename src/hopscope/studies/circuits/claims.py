@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.studies.chains import circuits as chains
 from hopscope.studies.chains.circuits import ChainOptions, Place, Proof
+from hopscope.studies.chains.evidence import of_plateau
 from hopscope.studies.chains.readings import farther
 from hopscope.studies.circuits.families import ahead_and_rest
 from hopscope.study.study import Study
@@ -185,7 +186,7 @@ def claims(options: ChainOptions, study: Study) -> list[Claim]:
             **chains.ways(few_heads),
             must=R5,
             controls=random,
-            must_not=at_most(chains.READ_LEARNED),
+            must_not=at_most(of_plateau(chains.READ_LEARNED, options.chains)),
             rule=dict(zip(R5, ("mean", "always"), strict=True)),
         ),
         paper(

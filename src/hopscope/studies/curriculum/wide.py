@@ -4,7 +4,7 @@ A wide stream with few narrow heads learns chains of two and three steps in unde
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -60,7 +60,7 @@ smaller_scale = as_large_as({"training.steps": TRAINING.steps, "model.width": MO
 def unsettled(evidence: "Evidence", more: str = "", settled: int = SETTLED_STEPS) -> str:
     """What a run lacks to say that models do not learn: a loss that has settled, and more."""
     early = few(asked_for(evidence, "training.steps"), settled, "steps to a settled loss")
-    return ", ".join(filter(None, [*early, more]))
+    return ", ".join(early + [more] * bool(more))
 
 
 open_claim = partial(Claim, kind="general", seeds_needed=8, at_scale=smaller_scale)
@@ -71,11 +71,14 @@ open_study = partial(Study, model=MODEL, training=TRAINING, seeds=8, page="page.
 # Who learned what.
 
 
-def shares(*groups: tuple[Cells, Criterion], controls: Cells | None = None, **lacks: Any) -> dict[str, Any]:
+def shares(
+    *groups: tuple[Cells, Criterion], controls: Cells | None = None, begun: Collection[str] = (), **lacks: Any
+) -> dict[str, Any]:
     """Fields of a claim on who learned what: its value, what each part of some cells must meet, and controls.
 
-    What the first cells must meet is what the controls must not.  That enough models learned stands at once; that too
-    few did, when losses have settled: `lacks` are arguments of `unsettled`.
+    What the first cells must meet is what the controls must not.  That models came to the other side of a criterion
+    stands at once; that they stayed where they began, when losses have settled: `lacks` are arguments of `unsettled`.
+    Models of the parts `begun` begin with what is to be learned.
     """
     every = {part: cell for cells, _ in groups for part, cell in cells.items()}
     must = {part: must for cells, must in groups for part in cells}
@@ -85,8 +88,10 @@ def shares(*groups: tuple[Cells, Criterion], controls: Cells | None = None, **la
         for part, who in learned_in(every)(evidence).items():
             who = who if isinstance(who, Samples) else Samples(who)
             known = who.values[who.values == who.values]
-            enough = len(known) > 0 and must[part].holds(known.mean()) != must[part].holds(0.0)
-            found[part] = replace(who, missing="" if enough else early)
+            moved = len(known) > 0 and must[part].holds(known.mean()) != must[part].holds(
+                float(part in begun)
+            )
+            found[part] = replace(who, missing="" if moved else early)
         return found
 
     fields: dict[str, Any] = {"value": value, "must": must}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims.crossings import Crossing, order
 from hopscope.page import figures as charts
 from hopscope.studies.chains.circuits import ChainOptions, Place, drawn, independent, last_of, times
-from hopscope.studies.chains.evidence import symbol
+from hopscope.studies.chains.evidence import LEARNED, of_plateau, symbol
 from hopscope.studies.chains.measures import Rows
 from hopscope.studies.chains.readings import circuits
 from hopscope.studies.emergence.clamps import CONTROL, LEFT_ALONE
@@ -108,12 +108,13 @@ def event_figures(options: ChainOptions, clamped: bool) -> list[charts.Figure]:
     words = {LEFT_ALONE: LEFT_ALONE, **losses}
     for part, of in steps.items():
         words |= {part: f"the read for {of} clamped", f"{CONTROL}{part}": f"{CONTROL}{of}"}
+    levels = {"learned": of_plateau(LEARNED, options.chains), "plateau": options.plateau}
     found = [
         charts.dots("crossing", "part", by="of", rows=crossing_rows, name="crossings",
                     title="training step at which it crossed one half"),
         charts.cells("share", "before this", "this came", rows=partial(precedence_rows, options), name="precedence",
                      ends=(0.0, 1.0), title="share of seeds"),
         charts.dots("clamped_loss", "part", by="metric", rows=drawn(*losses), names=words, name="clamps",
-                    levels={"learned": 0.5, "plateau": options.plateau}, title="held-out partial loss"),
+                    levels=levels, title="held-out partial loss"),
     ]  # fmt: skip
     return found if clamped else found[:-1]

@@ -93,11 +93,11 @@ def foretold(evidence: "Evidence", apart: int = 0) -> dict[str, Samples]:
     if len(known) < 3:
         return dict.fromkeys(N22, Samples([], unit="seed", note=chains.NONE_READ))
     alignment, times, later = np.array(known).T
+    if np.ptp(later) == 0.0:
+        return dict.fromkeys(N22, Samples([], unit="seed", note="all losses of x₂ fell at one time"))
     by_alignment, by_time, by_mean = (
         errors_left_out(later, *by) for by in ([np.roll(alignment, apart)], [times], [])
     )
-    if np.ptp(later) == 0.0:
-        return dict.fromkeys(N22, Samples([], unit="seed", note="all losses of x₂ fell at one time"))
     missing, found = [math.nan] * (len(members) - len(known)), dict[str, Samples]()
     for name, errors in zip(N22, (by_mean, by_time), strict=True):
         gained = errors - by_alignment

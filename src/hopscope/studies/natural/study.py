@@ -116,7 +116,7 @@ def two_hop_shares(read: tuple[Text, ...]) -> dict[str, float]:
 def texts(files: Sequence[str], most: int) -> list[Text]:
     """The texts that come with Python, then files in UTF-8; of each the first words, `most` of them, are counted.
 
-    `UserError`: a file cannot be read, is no UTF-8, has no words, or two have one name.
+    `UserError`: a file cannot be read, is no UTF-8, has fewer than two words, or two have one name.
     """
     from pydoc_data import topics
 
@@ -134,8 +134,10 @@ def texts(files: Sequence[str], most: int) -> list[Text]:
             wanted = f"files with different names, without {PARTS!r}"
             raise UserError(f"files: expected {wanted}, found {name}; rename one")
         words = [*islice(WORD.finditer(text), most)]
-        if not words:
-            raise UserError(f"files: expected texts with words, found none in {name}; give another")
+        if len(words) < 2:
+            raise UserError(
+                f"files: expected texts of two words or more, found {len(words)} in {name}; give another"
+            )
         end = words[-1].end() if len(words) == most else len(text)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         found[name] = Text(name, origin, text[:end], digest, len(words))

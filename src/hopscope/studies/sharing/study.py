@@ -207,9 +207,9 @@ def layers_saved(options: Options, evidence: "Evidence") -> Samples:
 
 def lacks_of_unrelated(label: str, evidence: "Evidence") -> str:
     """What a run lacks for S3c; a model that beats position refutes it as it stands."""
-    if has(evidence, label) and (losses(label, evidence) < POSITION.low).any():
-        return wide.smaller_scale(evidence)
-    return ", ".join(filter(None, [wide.smaller_scale(evidence), wide.unsettled(evidence, NO_CONTROL)]))
+    beats = has(evidence, label) and (losses(label, evidence) < POSITION.low).any()
+    early = "" if beats else wide.unsettled(evidence, NO_CONTROL)
+    return ", ".join(filter(None, [wide.smaller_scale(evidence), early]))
 
 
 def claims(options: Options) -> Iterator[Claim]:
