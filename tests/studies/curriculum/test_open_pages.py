@@ -13,10 +13,16 @@ PRESETS = (
     "curriculum/smoke", "curriculum/circuits", "capacity/smoke", "capacity/laptop", "sharing/smoke",
     "sharing/workstation", "conditional/smoke", "conditional/heads",
 )  # fmt: skip
-RUNS = (
-    "curriculum/workstation", "curriculum/circuits-torch-schedule", "capacity/workstation", "sharing/workstation",
-    "conditional/torch-schedule", "conditional/heads-gpt2-base",
-)  # fmt: skip
+RUNS = {
+    "curriculum/workstation": "workstation",
+    "curriculum/settled": "laptop",
+    "curriculum/circuits-torch-schedule": "circuits",
+    "capacity/workstation": "workstation",
+    "sharing/workstation": "workstation",
+    "conditional/torch-schedule": "workstation",
+    "conditional/heads-gpt2-base": "heads",
+}
+"""Committed run → its preset."""
 OUTCOMES = [("learned", ()), ("nothing", ()), ("learned", (1,)), ("nothing", "all")]
 FINAL = {"learned": 0.013, "nothing": 0.83}
 
@@ -83,6 +89,5 @@ def test_a_page_of_any_outcome(tmp_path, study, outcome, diverged):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_page_of_a_committed_run(tmp_path, run):
-    name, preset = run.removesuffix("-torch-schedule").split("/")
-    page, ledger = page_of(tmp_path, name, preset, parquet=RESULTS / run / "evidence.parquet")
+    page, ledger = page_of(tmp_path, run.split("/")[0], RUNS[run], parquet=RESULTS / run / "evidence.parquet")
     assert len(words_of(page)) > 2500 and all(verdict.id in page for verdict in ledger)
