@@ -10,6 +10,7 @@ from hopscope.claims.intervals import estimate, mean, places, rank_correlation, 
 from hopscope.claims.verdict import Judgement, Leaning, Outcome, counted
 
 BELOW = "below the protocol's scale"
+"""How words begin that say what a run lacks of the source's size."""
 
 LEAST_SHARE = 0.75
 """Share of the numbers that must be there before they decide anything, or lean anywhere."""

@@ -20,6 +20,7 @@ RUNS = {
     "capacity/workstation": "workstation",
     "sharing/workstation": "workstation",
     "conditional/torch-schedule": "workstation",
+    "conditional/heads-torch-schedule": "heads",
     "conditional/heads-gpt2-base": "heads",
 }
 """Committed run → its preset."""

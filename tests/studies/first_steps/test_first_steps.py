@@ -124,7 +124,6 @@ def test_why_a_member_failed(layers, losses, expected):
 def test_heads_are_counted_in_models_that_learned():
     evidence = made_up({WITH: [(0.1, 0.2), (0.1, 0.9), (0.1, None)]})
     found = of_learned("loss_step_1")(evidence)
-    assert (
-        found.isna().to_list() == [False, True] and found[0] == 0.1
-    )  # a diverged one is missing, not left out
+    # A diverged one is missing, not left out.
+    assert found.isna().to_list() == [False, True] and found[0] == 0.1
     assert of_learned("loss_step_1")(made_up({WITH: [(0.1, 0.9)]})).note == "no model learned x₂"

@@ -28,6 +28,7 @@ from hopscope.studies.natural.study import (
     by_blocks,
     claims,
     configurations,
+    hops,
     labels,
     study,
     texts,
@@ -56,7 +57,7 @@ def test_a_text_ends_at_its_last_word_that_is_counted(tmp_path):
     [
         ("absent.txt", None),
         ("latin.txt", b"caf\xe9"),
-        ("own · two.txt", b"a"),
+        ("own · two.txt", b""),
         ("empty.txt", b""),
         ("one.txt", b"word..."),
     ],
@@ -161,3 +162,7 @@ def test_the_page_of_a_committed_run(tmp_path):
         tmp_path, "natural", "laptop", parquet=RESULTS / "torch-schedule" / "evidence.parquet"
     )
     assert len(words_of(page)) > 3000 and all(verdict.id in page for verdict in ledger)
+
+
+def test_what_is_counted():
+    assert hops.when == "run" and study.measures[-1] is hops
