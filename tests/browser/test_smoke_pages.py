@@ -1,5 +1,6 @@
 """Pages of smoke runs in a real browser: nothing keeps a reader out, nothing leaves the page, nothing foreign runs."""
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -24,6 +25,7 @@ def pages(tmp_path_factory):
     root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
     root.mkdir(exist_ok=True)
 
+    @functools.cache
     def page(study):
         with filelock.FileLock(root / f"{study}.lock"):
             return hs.run(study, "smoke", out=root).path / "report.html"

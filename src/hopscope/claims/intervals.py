@@ -161,7 +161,8 @@ def _bootstrap(columns: Any, clusters: Any, function: Callable[[Any], Any]) -> I
     np.add.at(by_cluster, at, columns)
     most = max(1, _CHUNK // (count * columns.shape[1]))
     rows = [min(most, _RESAMPLES - start) for start in range(0, _RESAMPLES, most)]
-    sums = [by_cluster[generator.integers(count, size=(n, count))].sum(1) for n in rows]
+    # The drawn lie first: rows are added one after another, several times as fast as along a short last axis.
+    sums = [by_cluster.take(generator.integers(count, size=(n, count)).T, axis=0).sum(0) for n in rows]
     return _percentiles(function(np.concatenate(sums)))
 
 

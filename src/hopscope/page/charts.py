@@ -189,15 +189,22 @@ def _curve_rows(chosen: Chosen, frame: pd.DataFrame) -> list[Row]:
 
 def _summaries(chosen: Chosen) -> list[Row]:
     """A row for each member at its last step, and one for the mean of each place with its interval."""
-    rows = list[Row]()
-    for at, every in chosen.final.groupby([*_ROLES], sort=False, dropna=False):
-        own = every.dropna(subset="value")
-        place, of_members = dict(zip(_ROLES, at, strict=True)), own["member"].notna().any()
-        for row in own.to_dict("records"):  # numbers of the whole run may have intervals of their own
+    rows, places = list[Row](), dict[tuple[Any, ...], list[Row]]()
+    for row in chosen.final[[*_ROLES, "member", "seed", "value", "low", "high", "never"]].to_dict("records"):
+        places.setdefault(tuple(row[role] for role in _ROLES), []).append(row)
+    for at, every in places.items():
+        place, own = dict(zip(_ROLES, at, strict=True)), [row for row in every if not missing(row["value"])]
+        of_members = any(not missing(row["member"]) for row in own)
+        for row in own:  # numbers of the whole run may have intervals of their own
             kept = {name: _short(row[name]) for name in ("value", "low", "high", "seed")}
             rows.append({"kind": "seed" if of_members else "mean", **place, **kept})
-        if of_members and not every["never"].any():
-            rows.append(_mean(place, chosen.facts.estimate(own.groupby("member")["value"].mean())))
+        if of_members and not any(row["never"] for row in every):
+            of = dict[Any, list[float]]()
+            for row in own:
+                of.setdefault(row["member"], []).append(row["value"])
+            known = sorted(member for member in of if not missing(member))
+            means = pd.Series({member: sum(of[member]) / len(of[member]) for member in known})
+            rows.append(_mean(place, chosen.facts.estimate(means)))
     return rows
 
 
