@@ -82,6 +82,20 @@ def losses(evidence):
     return {name: evidence.last("loss_step_2", configuration=name) for name in (WITH, WITHOUT)}
 
 
+def too_shallow(evidence):
+    """Final losses of x₂ of all models of two layers."""
+    import pandas as pd
+
+    every = pd.concat([*losses(evidence).values()])
+    return hs.Samples(every, "run", [evidence.seeds[member] for member in every.index])
+
+
+def lacks_of_shallow(evidence):
+    """What a run lacks to say that none learned it; that one did stands at any size."""
+    learned = evidence.has("loss_step_2") and (too_shallow(evidence).values < 0.25).any()
+    return "" if learned else as_large_as(SIZE)(evidence)
+
+
 def of_three(evidence):
     return {WITHOUT: evidence.last("loss_step_2", configuration=THREE)}
 
@@ -120,6 +134,19 @@ study = hs.Study(
     held_out=1024,
     measures=[mechanism],
     claims=[
+        hs.Claim(
+            id="N13b",
+            statement="No trained model learns a step with fewer layers than the exact minimum.",
+            source="docs/protocols.md, Revision 3",
+            protocol="of N13b, of models of two layers: final held-out loss of x₂, which takes three, at least 0.25",
+            kind="general",
+            value=too_shallow,
+            must=hs.at_least(0.25),
+            rule="always",
+            seeds_needed=8,
+            at_scale=lacks_of_shallow,
+            controls={"three layers without MLPs": lambda evidence: of_three(evidence)[WITHOUT]},
+        ),
         hs.Claim(
             id="W1",
             statement="With MLPs two layers learn a second step (theory: three layers); without MLPs they do not.",

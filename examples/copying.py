@@ -1,6 +1,7 @@
 """copying.py: how many layers does it take to copy from a fixed distance?"""
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 
 class Copy(hs.Task):
@@ -50,6 +51,7 @@ study = hs.Study(
             value=lambda evidence: evidence.last("accuracy", **{"model.layers": 1}),  # one number a member
             must=hs.at_least(0.99, unit="fraction"),
             rule="always",
+            at_scale=as_large_as({"training.steps": 1500}),
         ),
     ],
     figures=[

@@ -7,6 +7,7 @@ model that attends by position alone stays at 1 - 1/chains.
 import math
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 LEARNED = 0.5
 
@@ -55,6 +56,7 @@ study = hs.Study(
             value=earlier_with_more_layers,
             must=hs.at_least(0.0, unit="fraction"),
             rule="effect",
+            at_scale=as_large_as({"training.steps": 400}),
         )
     ],
     figures=[hs.figures.curves("loss_step_1", by="model.layers"), hs.figures.bars("loss", by="model.layers")],

@@ -1,6 +1,7 @@
 """nearest_key.py: a task on vectors with roles, and the circuit that a member learned for it."""
 
 import hopscope as hs
+from hopscope.claims import as_large_as
 
 
 class NearestKey(hs.Task):
@@ -66,6 +67,7 @@ study = hs.Study(
             value=best_head,
             must=hs.at_least(0.5, unit="fraction"),
             rule="mean",
+            at_scale=as_large_as({"training.steps": 1500}),
         )
     ],
     figures=[hs.figures.curves("loss"), hs.figures.heads("attention_to_match")],

@@ -8,7 +8,8 @@ from hopscope.tasks import Retrieval
 from hopscope.training.config import Training
 from hopscope.training.train import train
 
-seeds, steps = (int(given) for given in (*sys.argv[1:], 8, 1_000)[:2])
+given = [int(each) for each in sys.argv[1:]]
+seeds, steps = given + [8, 1_000][len(given) :]
 task = Retrieval(steps=3, chains=4, position="pair")
 model = Model(layers=4, heads=8, head_dim=16, width=128, mlp_ratio=0.0)
 training = Training(steps=steps, batch_size=64, learning_rate=4e-3)

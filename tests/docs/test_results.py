@@ -49,6 +49,13 @@ CHANGED = {
     "emergence/needs": {"N22": {"interval": ...}},
     # A publication of larger models that trained longer is not refuted by these (2026-11-30).
     "recall/quick": dict.fromkeys(("N2a", "N2b", "N2d"), OPENED),
+    "khop/quick": {"N1a": OPENED},
+    "khop/torch-schedule": {"N1a": OPENED},
+    # A random walk meets it as well; one power does not fit all batches (2026-11-30).
+    "reduced/quick": {"D1": {"verdict": ("reproduced", "inconclusive")}},
+    "formation/quick": {"I1b": OPENED},
+    # N13b speaks of every trained model (2026-11-30).
+    "below-the-minimum/quick": {"N13b": "added"},
     # No model has as many layers as the minimum.
     "depth/details": {"N13a": {"verdict": ("inconclusive", "not run"), "n": (2, 0), "value": ...}},
     # N23 was written down after circuits/five-steps (2026-11-29).
