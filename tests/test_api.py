@@ -112,7 +112,7 @@ def test_what_another_run_of_the_study_has_trained_is_not_trained_again(tmp_path
         }
 
     of, heard = study(members_per_unit=1), list[tuple[str, str]]()
-    hs.run(of, seeds=2, out=tmp_path / "a")
+    first = hs.run(of, seeds=2, out=tmp_path / "a")
     found = hs.run(
         of, out=tmp_path / "a", listen=lambda unit, message: heard.append((unit.name, message["kind"]))
     )
@@ -120,6 +120,7 @@ def test_what_another_run_of_the_study_has_trained_is_not_trained_again(tmp_path
         len({name for name, kind in heard if kind == "progress"}) == 2
     )  # the third seed of both configurations
     assert trained(found) == trained(hs.run(of, out=tmp_path / "b"))
+    assert hs.open_run(first.path, of).loaded.study.seeds == 2
     assert found.evidence.last("accuracy").shape == (6,)
 
 
@@ -137,6 +138,21 @@ def test_a_conclusion_that_fails_leaves_no_run_of_two_ages(tmp_path):
         hs.run(of(0.0, lambda evidence: evidence.nothing), out=tmp_path)
     assert not hs.open_run(path).folder.is_done
     assert hs.run(of(0.0, last), out=tmp_path).claims["C"].here.verdict == "refuted"
+
+
+def test_a_drawing_that_was_altered_is_refused_by_the_same_call(tmp_path):
+    of = study(vary={}, seeds=1, measures=[], figures=[hs.figures.curves("loss")])
+    file = hs.run(of, out=tmp_path).path / "figures" / "loss.svg"
+    drawn = file.read_bytes()
+    file.write_bytes(drawn[:-9] + b"#" + drawn[-8:])
+    for _ in range(2):
+        with pytest.raises(
+            hs.UserError, match=r"loss\.svg: expected the content that was written.*delete it"
+        ):
+            hs.run(of, out=tmp_path)
+    file.unlink()
+    hs.run(of, out=tmp_path)
+    assert file.read_bytes() == drawn
 
 
 def test_a_run_that_was_begun_on_a_gpu_needs_one(tmp_path, monkeypatch):

@@ -1,16 +1,20 @@
 """The command line: exit status, one line for what a user can mend, and what commands print."""
 
 import json
+import math
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import hopscope
+from hopscope import api
+from hopscope.circuits.reader import Reading
 from hopscope.cli import COMMANDS, main
 from hopscope.cli.parsing import console
 from hopscope.errors import UserError
@@ -130,6 +134,13 @@ def test_a_run_from_its_command_to_its_page(capsys, folder):
     status, again, err = called(capsys, *command, "--model.layers", "1")
     assert status == 0 and again.splitlines()[-1] == path and "trained" not in err
     assert "member: expected one of 0 to 2, found 7" in refused(capsys, "circuit", path, "--member", "7")
+
+
+def test_infinite_losses_of_a_circuit_are_null_in_json(capsys, monkeypatch):
+    reading = Reading(verdict="read", learned=(), threshold=0.1, least_effect=0.01, loss={"full": math.inf})
+    monkeypatch.setattr(api, "open_run", lambda path: SimpleNamespace(circuit=lambda *_, **__: reading))
+    status, out, _ = called(capsys, "circuit", "runs", "--json")
+    assert status == 0 and json.loads(out, parse_constant=pytest.fail)["loss"] == {"full": None}
 
 
 def test_studies_of_a_file_are_listed(capsys, folder):

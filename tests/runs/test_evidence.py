@@ -265,6 +265,11 @@ def test_rows_that_do_not_fit_are_refused(row, words):
         Evidence.of([*rows(), {"metric": "x", "value": 1.0, **row}], MEMBERS)
 
 
+def test_a_field_that_no_column_holds_is_refused():
+    with told("expected values as their columns hold them, found others: .*too"):
+        Evidence.of([], [{"member": number, "overrides": {"big": 2 ** (64 * number)}} for number in range(2)])
+
+
 def test_fields_of_several_kinds_and_none_at_all():
     fields = [{"x": 1, "y": True, "z": 1, "w": None}, {"x": "1", "y": 0, "z": 2.5, "w": None}]
     members = [Member(member=n, overrides=each) for n, each in enumerate(fields)]

@@ -87,7 +87,12 @@ def test_what_is_whole_here_stays(url, finished, run):
     assert run.units[0].record["engine"] == "another"
 
 
-DAMAGED = ["units/b/checkpoints/000000003.safetensors", "units/b/unit.json", "evidence.parquet"]
+DAMAGED = [
+    "units/b/checkpoints/000000003.safetensors",
+    "units/b/unit.json",
+    "evidence.parquet",
+    "config.json",
+]
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -99,6 +104,7 @@ def test_what_is_damaged_there_is_left_out_and_made_again(url, server, name, fin
     with pytest.warns(UserWarning, match=f"expected whole files, found {name} damaged; left out"):
         (run,) = fetch(url, tmp_path / "zwei")
     assert not (run.path / name).exists() and not run.is_done
+    fetch(url, finished.path.parents[1])  # what was left out is no other run
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         assert TINY.content(TINY.make(tmp_path / "zwei")) == TINY.content(finished)
@@ -170,6 +176,7 @@ def test_a_list_that_was_cut_short_is_made_again(url, server, finished, tmp_path
     other = RunFolder.named(tmp_path, "tiny", TINY.IDENTITY).create({**TINY.CONFIG, "registration": {}})
     with told("found another run; name another URL"):
         mirror(other, url)
+    fetch(url, finished.path.parents[1])  # it says nothing of the run here
     mirror(finished, url)
     assert TINY.content(fetch(url, tmp_path / "zwei")[0]) == TINY.content(finished)
 

@@ -180,6 +180,30 @@ def test_rules_of_a_unit_that_was_taken_over_are_not_lost_silently(run):
         assert own.latest() is None
 
 
+def test_altered_rules_and_records_are_found_out(run):
+    unit, elsewhere = run.units[0], run.path.parent / "0123456789ab"
+    own = replace(unit, path=elsewhere / "units" / unit.name, run_path=elsewhere)
+    own.take_over(lambda other: {"C1": "old"})
+    assert own.latest() and own.taken["registration"] == {"C1": "old"}
+    for file, one, other in (
+        (own.path / "taken.json", b"registration", b"segistration"),
+        (unit.path / "unit.json", b'"unit"', b'"init"'),
+    ):
+        file.write_bytes(file.read_bytes().replace(one, other))
+    with pytest.warns(UserWarning, match="taken.json.*altered; the unit is trained again"):
+        assert own.latest() is None
+    assert not unit.is_whole and unit.latest()
+
+
+def test_what_was_measured_over_the_run_goes_when_a_unit_begins_again(run):
+    run.whole.keep_measure("all", "source", None, [{"metric": "n", "value": 1.0}])
+    arrays, metadata = run.units[0].latest()[1]
+    run.units[0].keep([], (arrays, {**metadata, "step": 9}))
+    assert run.whole.measured("all", "source", None)
+    run.units[0].keep([], (arrays, {**metadata, "step": 0}))
+    assert run.whole.measured("all", "source", None) is None
+
+
 def test_taking_over_that_was_interrupted_is_taken_up_again(run, tmp_path):
     unit, elsewhere = run.units[0], run.path.parent / "0123456789ab"
     own = replace(unit, path=elsewhere / "units" / unit.name, run_path=elsewhere)

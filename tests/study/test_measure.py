@@ -145,6 +145,7 @@ def test_rows_without_a_partner_and_unknown_relations(context):
     with pytest.raises(UserError, match=r"a relation of the task \(back, nowhere, ahead\), found 'forth'"):
         measures.attention_to("forth")(context(nowhere))
     assert measures.attention_to("mate of x").name == "attention_to_mate_of_x"
+    assert measures.attention_to("a→b").name != measures.attention_to("a←b").name
 
 
 def test_the_entropy_of_attention(context):

@@ -1,7 +1,7 @@
 """Commands that read runs: `hopscope claims`, `report`, `circuit` and `export`."""
 
 from collections.abc import Iterator
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -128,7 +128,9 @@ def circuit(
         reading = run.circuit(member, checkpoint, tell, threshold=tau, proof=proof)
     if json:
         about = {"member": member, "checkpoint": checkpoint}
-        print(dumps({**about, **reading.model_dump(mode="json")}, indent=1, ensure_ascii=False))
+        # JSON knows no infinite numbers.
+        found = loads(reading.model_dump_json(), parse_constant=lambda _: None)
+        print(dumps({**about, **found}, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         _show(member, reading)
 

@@ -80,11 +80,18 @@ def read_bytes(path: Path, remedy: str) -> bytes:
 
 
 def read_record(path: Path, key: str = "files") -> dict[str, Any]:
-    """A JSON object with hashes by name under a key; empty where it is missing, cut short, or something else."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+    """A JSON object with hashes by name under a key; empty where it is missing, altered, or something else."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         record = json.loads(path.read_bytes())
-        return record if isinstance(record[key], dict) else {}
+        digest = record.pop("sha256", None)  # of a list of sums there is none
+        whole = digest in (None, sha256(canonical_json(record).encode()))
+        return record if whole and isinstance(record[key], dict) else {}
     return {}
+
+
+def with_sum(record: Mapping[str, Any]) -> bytes:
+    """JSON that people can read, with a checksum of its own."""
+    return indented({"sha256": sha256(canonical_json(record).encode()), **record})
 
 
 def digests_in(folder: Path, skipped: tuple[str, ...]) -> dict[str, str]:

@@ -336,9 +336,9 @@ def _whole(rows: Iterable[Row], members: list[dict[str, Any]]) -> "pa.Table":
         raise _wrong("evidence", "one row for each number", f"two of {where}", "give them other metrics")
     names = list(members[0]) if members else _OF_MEMBERS
     beside = pd.DataFrame(members, columns=names, dtype=object).set_index("member")
-    kinds = {name: pa.array(beside[name]).type for name in names if name not in COLUMNS}
-    fields = [(name, "double" if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
     try:
+        kinds = {name: pa.array(beside[name]).type for name in names if name not in COLUMNS}
+        fields = [(name, "double" if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
         schema = pa.schema([*COLUMNS.items(), *fields])
         table = pa.Table.from_pandas(frame.join(beside, on="member"), schema, preserve_index=False)
     except (pa.ArrowException, TypeError, OverflowError) as error:

@@ -64,7 +64,8 @@ def fetch(url: str, root: Path) -> list[RunFolder]:
 
 def _fetch(run: RunFolder, system: Any, place: str) -> None:
     files, beside = _listed(system, place), run.path / ".fetched"
-    if (run.path / _CONFIG).exists() and sha256(run.read(_CONFIG)) != files.get(_CONFIG):
+    own, known = run.path / _CONFIG, files.get(_CONFIG)
+    if own.exists() and known and sha256(run.read(_CONFIG)) != known:
         raise UserError(f"{run.path}: expected the run of {place}, found one begun apart; move one away")
     if strange := [name for name in files if {"", ".", ".."} & {*name.split("/")}]:
         raise UserError(f"{place}/{_LIST}: expected files of a run, found {strange[0]!r}; move it away")
@@ -78,8 +79,10 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
     def lost(names: Iterable[str], to: Path) -> list[str]:
         return [name for name in names if not _brought(system, f"{place}/{name}", to / name, files[name])]
 
-    damaged = lost((name for name in wanted if name != _MANIFEST), run.path)
-    for part in sorted({"/".join(name.split("/")[:2]) for name in files.keys() - record}):
+    damaged = lost([_CONFIG], run.path) if known and not own.exists() else []
+    told = files if own.exists() else {}  # without the record of their run, files say nothing
+    damaged += lost((name for name in wanted if name in told and name not in (_CONFIG, _MANIFEST)), run.path)
+    for part in sorted({"/".join(name.split("/")[:2]) for name in told.keys() - record}):
         if not UnitFolder(run.path / part, run.path).is_whole:
             # Beside its place, until all of it is here: two trainings do not mix, and what is here is kept.
             if gone := lost((name for name in files if name.startswith(f"{part}/")), beside):

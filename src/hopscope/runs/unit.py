@@ -79,8 +79,11 @@ class UnitFolder:
         """
         arrays, metadata = state
         step = metadata["step"]
-        for name in ("unit.json", "taken.json", "checkpoints", "measures") if step == 0 else ():
-            files.remove(self.path / name)
+        if step == 0:
+            # What checkpoints rest on goes after them.  What was measured over the whole run was of other weights.
+            for name in ("checkpoints", "measures", "taken.json", "unit.json"):
+                files.remove(self.path / name)
+            files.remove(self.run_path / "measures")
         before = max((each for each in self.steps if each < step), default=None)
         weights = {name: array for name, array in arrays.items() if name.startswith("weights/")}
         rest = {name: array for name, array in arrays.items() if name not in weights}
@@ -100,7 +103,7 @@ class UnitFolder:
             other = replace(self, path=path, run_path=path.parents[1])
             if other.is_whole and (brought := rules(other)) is not None:
                 taken = {"registration": dict(brought), "made_by": other.made_by}
-                files.write_atomic(self.path / "taken.json", files.indented(taken))
+                files.write_atomic(self.path / "taken.json", files.with_sum(taken))
                 # Step 0 last: without it the unit has not begun.
                 for file in sorted(path.glob("checkpoints/*"), reverse=True):
                     content = files.read_bytes(file, "try again")
@@ -113,8 +116,9 @@ class UnitFolder:
         It must where nothing was kept, and, which a warning tells, where a file of any checkpoint is damaged or gone.
         """
         try:
-            if "taken.json" in self.record.get("files", {}) and not self.taken:
-                raise damaged(self.path / "taken.json", "none")
+            path = self.path / "taken.json"
+            if (path.exists() or path.name in self.record.get("files", {})) and not self.taken:
+                raise damaged(path, "none" if not path.exists() else "one that was altered")
             for step, arrays, metadata in self._chain():
                 if step == self.steps[-1]:
                     rest, _ = _load(self._checkpoint(step, "optimiser."), step)
@@ -163,7 +167,7 @@ class UnitFolder:
         """Write `unit.json`, with what else it is to say, such as the engine: the unit is whole."""
         self._sweep()
         found = {"unit": self.name, **record, "files": files.digests_in(self.path, ("unit.json",))}
-        files.write_atomic(self.path / "unit.json", files.indented(found))
+        files.write_atomic(self.path / "unit.json", files.with_sum(found))
 
     @property
     def record(self) -> dict[str, Any]:

@@ -156,6 +156,7 @@ def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> di
         "study": study.name,
         "question": study.question,
         "preset": preset,
+        "seeds": study.seeds,
         "identity": own,
         "given": {name: sorted(each.model_fields_set) for name, each in parts.items() if each is not None},
         "members": [each.model_dump(mode="json") for job in jobs for each in job.members],
@@ -188,7 +189,7 @@ def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
     grid = [Configuration(**each) for each in own["grid"]]
     with loaded.naming():
         try:
-            fields = {"held_out": own["held_out"]}
+            fields = {"held_out": own["held_out"], "seeds": run.config.get("seeds", study.seeds)}
             if study.task is not None:
                 given = run.config.get("given", own)
                 for name in _DERIVED:

@@ -321,7 +321,8 @@ def _numbers(measure: Measure, metric: Any, values: Any) -> Any:
         if array.dtype.kind in "cmM":  # complex numbers and times
             raise TypeError
         # Of other kinds there are lists in which None is missing.
-        return array if array.dtype.kind in "biuf" else array.astype(np.float64)
+        known = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+        return array if known else array.astype(np.float64)
     except (TypeError, ValueError):
         raise _wrong(measure, f"numbers as values of {metric}", type(values).__name__) from None
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hopscope.errors import UserError
+from hopscope.runs.checkpoint import sha256
 from hopscope.study.measure import CHUNK, Context, Measure, measure
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ def attention_to(relation: str) -> Measure:
     Metric `attention_to_<relation>`, by layer and head, and the same for each group of the held-out samples.
     """
 
-    @measure(when="checkpoints", name="attention_to_" + re.sub(r"[^A-Za-z0-9_.-]", "_", relation))
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", relation)
+    # Relations whose names differ in other letters are measures of their own.
+    plain += "" if plain == relation.replace(" ", "_") else f".{sha256(relation.encode())[:8]}"
+
+    @measure(when="checkpoints", name=f"attention_to_{plain}")
     def attention(context: Context) -> "dict[str, Tensor]":
         import torch
 
