@@ -136,7 +136,7 @@ study = hs.Study(
     claims=[
         hs.Claim(
             id="V1",
-            statement="At this size, in 2,500 steps, each layer from the third to the fifth doubles what is followed.",
+            statement="At this size and training, each layer from the third to the fifth doubles what is followed.",
             source=SOURCE,
             protocol="two heads a layer; log2 of one more layer's number of joined lines (renamings followed at 90 % "
             "accuracy or more, and the line itself) over that without it, mean over seeds, for each depth",

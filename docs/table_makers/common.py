@@ -41,10 +41,9 @@ def study_of(run: str) -> Study:
 
 
 def completion_of(run: str) -> str | None:
-    """The completion that a committed run names; none where no claim depends on it."""
-    return next(
-        (each["completion"] for each in read_json(f"{run}/claims.json") if each.get("completion")), None
-    )
+    """The completion that a committed run names; of runs of today's version that of their identity."""
+    named = (each["completion"] for each in read_json(f"{run}/claims.json") if each.get("completion"))
+    return next(named, None) or read_json(f"{run}/config.json")["identity"].get("completion")
 
 
 @cache

@@ -13,6 +13,9 @@ from table_makers.runs import HERE, judged, of_source
 
 Row = dict[str, Any]
 
+SETTLES = {"general": "refuted", "existence": "reproduced"}
+"""Kind of a claim → the verdict for which one run is enough."""
+
 
 def ledger() -> str:
     """By claim: verdict about the source by today's rules, verdict at the run's own scale and n, by completion.
@@ -54,8 +57,14 @@ def ledger() -> str:
 
 
 def _standing(told: list[tuple[str, Row]]) -> tuple[str, Row]:
-    """The last of several runs; but runs of an example differ in fields, which are readings: all refute it, or none."""
-    run, claim = told[-1]
+    """The last of several runs; of a general claim one that refutes it, of one of existence one that reproduces it.
+
+    Runs of an example differ in fields, which are readings: all refute its other claims, or none.
+    """
+    settling = [each for each in told if each[1]["verdict"] == SETTLES.get(each[1]["kind"])]
+    run, claim = [*told, *settling][-1]
+    if settling:
+        return run, claim
     verdicts = {each["verdict"] for _, each in told} - {"not run"}
     if _is_built_in(run) or "refuted" not in verdicts or len(verdicts) == 1:
         return run, claim

@@ -120,8 +120,9 @@ def conclude(folder: RunFolder, loaded: Loaded) -> None:
     known: dict[str, Any] = {"registered": folder.registration}
     if (folder.path / "claims.json").exists():
         known["before"] = Ledger.from_json(folder.read("claims.json"), f"{folder.path / 'claims.json'}")
-    for path in (folder.path / "figures").glob("*.[sp][vn]g"):
-        folder.read(f"figures/{path.name}")  # refuses a drawing that was altered, as long as its sum is known
+    for path in (folder.path / "figures").glob("*.*"):
+        if path.suffix in (".svg", ".png"):
+            folder.read(f"figures/{path.name}")  # refuses a drawing that was altered, while its sum is known
     folder.reopen()
     table = Evidence.of(measuring.rows_of_run(folder, study), folder.members, folder.config, folder.path)
     table.write(folder.path / "evidence.parquet")

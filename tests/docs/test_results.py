@@ -114,6 +114,13 @@ def test_a_committed_run_is_judged_as_it_was(run):
             assert all(meant[claim][name] in (..., each) for name, each in fields.items()), fields
 
 
+def test_models_below_the_minimum_refute_that_there_are_none():
+    from table_makers.runs import judged
+
+    found = {each.id: each for each in judged("below-the-minimum/quick")}["N13b"]
+    assert (found.kind, found.verdict, found.completion) == ("general", "refuted", "torch-schedule")
+
+
 def test_results_are_few_small_and_told_of():
     files = [path for path in RESULTS.rglob("*") if path.is_file()]
     assert len(files) <= MOST_FILES and sum(path.stat().st_size for path in files) <= MOST_BYTES

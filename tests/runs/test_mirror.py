@@ -181,6 +181,22 @@ def test_a_list_that_was_cut_short_is_made_again(url, server, finished, tmp_path
     assert TINY.content(fetch(url, tmp_path / "zwei")[0]) == TINY.content(finished)
 
 
+def test_units_beside_a_lost_record_are_of_no_run(url, server, finished, tmp_path):
+    mirror(finished, url)
+    server.system.pipe_file(f"{server.place}/tiny/{finished.path.name}/config.json", b"cut")
+    with pytest.warns(UserWarning, match="config.json damaged; left out"):
+        fetch(url, tmp_path / "zwei")
+    config = {**TINY.CONFIG, "registration": {"C1": "other"}}
+    other = RunFolder.named(tmp_path / "drei", "tiny", TINY.IDENTITY).create(config)
+    fetch(url, tmp_path / "drei")
+    assert not other.is_done and not any(unit.steps for unit in other.units)
+    assert not list(fetch(url, tmp_path / "vier")[0].path.rglob("*.json"))
+    mirror(other, url)  # whose list names nothing of the lost run
+    with told("expected the run of .*, found one begun apart"):
+        fetch(url, finished.path.parents[1])
+    assert not any(unit.steps for unit in fetch(url, tmp_path / "vier")[0].units)
+
+
 @pytest.mark.parametrize("most", [0, 1, 5])
 def test_a_server_that_fails_is_one_line_and_loses_nothing(url, server, most, finished, tmp_path):
     before = TINY.content(finished)

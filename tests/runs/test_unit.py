@@ -190,7 +190,7 @@ def test_altered_rules_and_records_are_found_out(run):
         (unit.path / "unit.json", b'"unit"', b'"init"'),
     ):
         file.write_bytes(file.read_bytes().replace(one, other))
-    with pytest.warns(UserWarning, match="taken.json.*altered; the unit is trained again"):
+    with pytest.warns(UserWarning, match="taken.json.*altered one; the unit is trained again"):
         assert own.latest() is None
     assert not unit.is_whole and unit.latest()
 

@@ -148,6 +148,13 @@ def test_rows_without_a_partner_and_unknown_relations(context):
     assert measures.attention_to("a→b").name != measures.attention_to("a←b").name
 
 
+def test_numbers_that_are_longer_than_a_file_holds_are_doubles(context):
+    here = context(measures.attention_entropy)
+    here.of_part = lambda *_: []
+    here.save("x", np.ones(3, np.longdouble))
+    assert here.arrays["x"].dtype == np.float64
+
+
 def test_the_entropy_of_attention(context):
     here = context(measures.attention_entropy)
     values, attended = (

@@ -56,9 +56,9 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, json.loads(text)
 
 
-def damaged(path: Path, found: str) -> CheckpointDamaged:
+def damaged(path: Path, found: str, expected: str = "a whole checkpoint") -> CheckpointDamaged:
     """The error of a checkpoint, with what is wrong in words."""
-    return CheckpointDamaged(f"{path}: expected a whole checkpoint, found {found}; {_AGAIN}")
+    return CheckpointDamaged(f"{path}: expected {expected}, found {found}; {_AGAIN}")
 
 
 def canonical_json(value: object) -> str:

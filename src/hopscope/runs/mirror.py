@@ -31,6 +31,8 @@ def mirror(run: RunFolder, url: str) -> None:
             here |= digests if all((run.path / name).is_file() for name in digests) else {}
         if not there and system.exists(f"{place}/{_CONFIG}"):  # a list that was cut short
             there = {_CONFIG: sha256(system.cat_file(f"{place}/{_CONFIG}"))}
+        if _CONFIG not in there:  # nobody knows of which run they are
+            there = {}
         if there.get(_CONFIG, here[_CONFIG]) != here[_CONFIG]:
             raise UserError(f"{place}: expected a mirror of {run.path}, found another run; name another URL")
         changed = [name for name in here if there.get(name) != here[name]]
@@ -80,7 +82,7 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
         return [name for name in names if not _brought(system, f"{place}/{name}", to / name, files[name])]
 
     damaged = lost([_CONFIG], run.path) if known and not own.exists() else []
-    told = files if own.exists() else {}  # without the record of their run, files say nothing
+    told = files if known and own.exists() else {}  # without the record of their run, files say nothing
     damaged += lost((name for name in wanted if name in told and name not in (_CONFIG, _MANIFEST)), run.path)
     for part in sorted({"/".join(name.split("/")[:2]) for name in told.keys() - record}):
         if not UnitFolder(run.path / part, run.path).is_whole:
@@ -93,7 +95,9 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
                 (beside / part).rename(run.path / part)
     remove(beside)
     if not damaged:
-        lost((name for name in wanted if name == _MANIFEST), run.path)  # last: with it the run is done
+        lost(
+            (name for name in wanted if name in told and name == _MANIFEST), run.path
+        )  # last: it makes the run done
     else:
         # Sent again when it is made again, unless this reader may not write.
         with contextlib.suppress(Exception):

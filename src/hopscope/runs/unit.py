@@ -116,9 +116,9 @@ class UnitFolder:
         It must where nothing was kept, and, which a warning tells, where a file of any checkpoint is damaged or gone.
         """
         try:
-            path = self.path / "taken.json"
-            if (path.exists() or path.name in self.record.get("files", {})) and not self.taken:
-                raise damaged(path, "none" if not path.exists() else "one that was altered")
+            rules = self.path / "taken.json"
+            if (rules.exists() or rules.name in self.record.get("files", {})) and not self.taken:
+                raise damaged(rules, "an altered one" if rules.exists() else "none", "the rules of a unit")
             for step, arrays, metadata in self._chain():
                 if step == self.steps[-1]:
                     rest, _ = _load(self._checkpoint(step, "optimiser."), step)

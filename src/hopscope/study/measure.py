@@ -321,8 +321,9 @@ def _numbers(measure: Measure, metric: Any, values: Any) -> Any:
         if array.dtype.kind in "cmM":  # complex numbers and times
             raise TypeError
         # Of other kinds there are lists in which None is missing.
-        known = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
-        return array if known else array.astype(np.float64)
+        # Longer numbers than those of 8 bytes have no place in a file.
+        storable = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+        return array if storable else array.astype(np.float64)
     except (TypeError, ValueError):
         raise _wrong(measure, f"numbers as values of {metric}", type(values).__name__) from None
 

@@ -34,7 +34,7 @@ def attention_to(relation: str) -> Measure:
     """
 
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", relation)
-    # Relations whose names differ in other letters are measures of their own.
+    # Relations whose names differ in more than a space are measures of their own.
     plain += "" if plain == relation.replace(" ", "_") else f".{sha256(relation.encode())[:8]}"
 
     @measure(when="checkpoints", name=f"attention_to_{plain}")

@@ -18,7 +18,7 @@ RUNS = {
     "curriculum/settled": "laptop",
     "curriculum/circuits-torch-schedule": "circuits",
     "capacity/workstation": "workstation",
-    "sharing/workstation": "workstation",
+    "sharing/settled": "laptop",
     "conditional/torch-schedule": "workstation",
     "conditional/heads-torch-schedule": "heads",
     "conditional/heads-gpt2-base": "heads",
