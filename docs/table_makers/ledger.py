@@ -61,7 +61,7 @@ def _standing(told: list[tuple[str, Row]]) -> tuple[str, Row]:
 
     Runs of an example differ in fields, which are readings: all refute its other claims, or none.
     """
-    settling = [each for each in told if each[1]["verdict"] == SETTLES.get(each[1]["kind"])]
+    settling = [each for each in told if each[1]["verdict"] == SETTLES.get(each[1].get("kind"))]
     run, claim = [*told, *settling][-1]
     if settling:
         return run, claim

@@ -169,6 +169,9 @@ def test_the_ledger_shows_what_runs_say_together(monkeypatch):
         ("file", {"verdict": "reproduced"}, "inconclusive"), ("file", {"verdict": "not run"}, "refuted"),
     ):  # fmt: skip
         assert ledger._standing([("other", other), (run, refuted)])[1]["verdict"] == said
+    for kind, one, said in (("general", refuted, "refuted"), ("existence", refuted, "inconclusive")):
+        told = [("file", {**each, "kind": kind}) for each in (one, open_)]
+        assert ledger._standing(told)[1]["verdict"] == said
     claim = {"lacks": ["not run: gpt2-base, torch-base", "8 seeds are needed"]}
     assert ledger._lacking(claim, ["gpt2-base"]) == "not run: torch-base"
     assert ledger._lacking(claim, ["gpt2-base", "torch-base"]) == "" == ledger._lacking({}, [])

@@ -24,6 +24,8 @@ RUNS = {
     "conditional/heads-gpt2-base": "heads",
 }
 """Committed run → its preset."""
+FIELDS = {"sharing/settled": {"layers": (6,), "order_layers": (), "training.steps": 1600}}
+"""Committed run → what it was given beside its preset."""
 OUTCOMES = [("learned", ()), ("nothing", ()), ("learned", (1,)), ("nothing", "all")]
 FINAL = {"learned": 0.013, "nothing": 0.83}
 
@@ -90,5 +92,6 @@ def test_a_page_of_any_outcome(tmp_path, study, outcome, diverged):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_page_of_a_committed_run(tmp_path, run):
-    page, ledger = page_of(tmp_path, run.split("/")[0], RUNS[run], parquet=RESULTS / run / "evidence.parquet")
+    given = {"parquet": RESULTS / run / "evidence.parquet", "fields": FIELDS.get(run)}
+    page, ledger = page_of(tmp_path, run.split("/")[0], RUNS[run], **given)
     assert len(words_of(page)) > 2500 and all(verdict.id in page for verdict in ledger)
