@@ -6,15 +6,12 @@ from textwrap import shorten
 from typing import Any
 
 from hopscope.claims.claim import COMPLETIONS
-from hopscope.claims.judge import counts, joined
+from hopscope.claims.judge import ENOUGH, counts, joined
 from hopscope.study.load import BUILT_IN
 from table_makers.common import RESULTS, markdown, read_json
 from table_makers.runs import HERE, judged, of_source
 
 Row = dict[str, Any]
-
-SETTLES = {"general": "refuted", "existence": "reproduced"}
-"""Kind of a claim → the verdict for which one run is enough."""
 
 
 def ledger() -> str:
@@ -61,10 +58,9 @@ def _standing(told: list[tuple[str, Row]]) -> tuple[str, Row]:
 
     Runs of an example differ in fields, which are readings: all refute its other claims, or none.
     """
-    settling = [each for each in told if each[1]["verdict"] == SETTLES.get(each[1].get("kind"))]
-    run, claim = [*told, *settling][-1]
-    if settling:
-        return run, claim
+    if settling := [each for each in told if each[1]["verdict"] == ENOUGH.get(each[1].get("kind"))]:
+        return settling[-1]
+    run, claim = told[-1]
     verdicts = {each["verdict"] for _, each in told} - {"not run"}
     if _is_built_in(run) or "refuted" not in verdicts or len(verdicts) == 1:
         return run, claim

@@ -14,7 +14,7 @@ from hopscope.claims.verdict import Judgement, Outcome, Registration, Verdict, c
 from hopscope.config import in_words
 from hopscope.errors import NoMembers, UserError
 
-_ENOUGH: Any = {"all": "refuted", "general": "refuted", "any": "reproduced", "existence": "reproduced"}
+ENOUGH: Any = {"all": "refuted", "general": "refuted", "any": "reproduced", "existence": "reproduced"}
 """The verdict that one part, or one completion, is enough for; the other takes all."""
 
 _Judgements = Mapping[str, Judgement]
@@ -75,7 +75,7 @@ def judge(
 def counts(readings: int, verdict: str, lacks: Iterable[str], n: int) -> tuple[int, bool, int, int]:
     """What a verdict counts: by readings tried, then whether it decides, how little of the protocol lacks, and n."""
     below = [each for each in lacks if each.startswith(BELOW)]
-    return readings, verdict in _ENOUGH.values(), -sum(each.count(",") + 1 for each in below), n
+    return readings, verdict in ENOUGH.values(), -sum(each.count(",") + 1 for each in below), n
 
 
 def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
@@ -99,7 +99,7 @@ def joined(ledgers: Iterable[Iterable[Verdict]]) -> dict[str, Judgement]:
         last = told[-1][0]
         asked, key = ([*last.parts], last.need) if last.kind is None else ([*COMPLETIONS], last.kind)
         silent = [name for name in COMPLETIONS if name not in asked]
-        settling = [own for own in ran.values() if own.verdict == _ENOUGH.get(key)]
+        settling = [own for own in ran.values() if own.verdict == ENOUGH.get(key)]
         # What each run found, and what it lacks, stands in its own ledger.
         shown = [*settling, *ran.values()][0].model_copy(update={"words": "", "lacks": ()})
         whole = _over_completions(key, shown, ran, silent)
@@ -139,7 +139,7 @@ def _judged(
         readings[name] = whole
     ran = {name: each for name, each in readings.items() if each.verdict != "not run"}
     named = kind is not None and {*readings} <= {*COMPLETIONS}
-    settling = [name for name in ran if named and ran[name].verdict == _ENOUGH[kind]]
+    settling = [name for name in ran if named and ran[name].verdict == ENOUGH[kind]]
     name = [*settling, *ran, *readings][0]
     whole = readings[name]
     if ran and named:
@@ -172,7 +172,7 @@ def _whole(parts: _Judgements, left: Sequence[str], need: str = "all") -> Judgem
     values = {name: each.value for name, each in ran.items() if isinstance(each.value, float)}
     # A part that was not measured may still fail.
     leaning = "mixed" if _common(ran) == "agrees" and "not run" in verdicts else _common(ran)
-    enough, same = _ENOUGH.get(need), verdicts[0] if len({*verdicts}) == 1 else "inconclusive"
+    enough, same = ENOUGH.get(need), verdicts[0] if len({*verdicts}) == 1 else "inconclusive"
     return Judgement(
         verdict=enough if enough in verdicts else same, value=values or None,
         interval={name: ran[name].interval for name in values} or None,
@@ -200,8 +200,8 @@ def _over_completions(kind: Any, shown: Judgement, ran: _Judgements, silent: Seq
     left = [name for name in COMPLETIONS if name not in {*ran, *silent}]
     words = "; ".join(filter(None, [shown.words, _by_verdict(ran)]))
     lacks = [f"not run: {', '.join(left)}"] if left else []
-    if _ENOUGH.get(kind) in verdicts:
-        return _with(shown, _ENOUGH[kind], "; ".join([words, *lacks]))
+    if ENOUGH.get(kind) in verdicts:
+        return _with(shown, ENOUGH[kind], "; ".join([words, *lacks]))
     return _with(shown, "inconclusive" if left or len(verdicts) > 1 else verdicts.pop(), words, *lacks)
 
 
@@ -209,7 +209,7 @@ def _under(kind: str, whole: Judgement, completion: str) -> Judgement:
     """What a run under one completion says; one that departs from all of them can only refute a general claim."""
     if whole.verdict == "inconclusive" or whole.verdict == "not run":
         return whole
-    if completion in COMPLETIONS or whole.verdict == _ENOUGH[kind] == "refuted":
+    if completion in COMPLETIONS or whole.verdict == ENOUGH[kind] == "refuted":
         return _over_completions(kind, whole, {completion: whole}, ())
     lacks = f"{completion} is no registered completion; not run: {', '.join(COMPLETIONS)}"
     return _with(whole, "inconclusive", whole.words, lacks)

@@ -71,19 +71,19 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
         raise UserError(f"{run.path}: expected the run of {place}, found one begun apart; move one away")
     if strange := [name for name in files if {"", ".", ".."} & {*name.split("/")}]:
         raise UserError(f"{place}/{_LIST}: expected files of a run, found {strange[0]!r}; move it away")
-    record = [name for name in files if not name.startswith("units/")]
     remove(beside)
-    # Measures that are here may be newer: whether they are is known by their source.
-    newer = _MANIFEST in files and not run.is_done
-    replaced = [name for name in record if newer and not name.startswith("measures/")]
-    wanted = [name for name in record if name in replaced or not (run.path / name).exists()]
 
     def lost(names: Iterable[str], to: Path) -> list[str]:
         return [name for name in names if not _brought(system, f"{place}/{name}", to / name, files[name])]
 
     damaged = lost([_CONFIG], run.path) if known and not own.exists() else []
-    told = files if known and own.exists() else {}  # without the record of their run, files say nothing
-    damaged += lost((name for name in wanted if name in told and name not in (_CONFIG, _MANIFEST)), run.path)
+    told = files if known and not damaged else {}  # without the record of their run, files say nothing
+    record = [name for name in told if not name.startswith("units/")]
+    # Measures that are here may be newer: whether they are is known by their source.
+    newer = _MANIFEST in told and not run.is_done
+    replaced = [name for name in record if newer and not name.startswith(("measures/", _CONFIG))]
+    wanted = [name for name in record if name in replaced or not (run.path / name).exists()]
+    damaged += lost((name for name in wanted if name != _MANIFEST), run.path)
     for part in sorted({"/".join(name.split("/")[:2]) for name in told.keys() - record}):
         if not UnitFolder(run.path / part, run.path).is_whole:
             # Beside its place, until all of it is here: two trainings do not mix, and what is here is kept.
@@ -95,9 +95,7 @@ def _fetch(run: RunFolder, system: Any, place: str) -> None:
                 (beside / part).rename(run.path / part)
     remove(beside)
     if not damaged:
-        lost(
-            (name for name in wanted if name in told and name == _MANIFEST), run.path
-        )  # last: it makes the run done
+        lost((name for name in wanted if name == _MANIFEST), run.path)  # last: with it the run is done
     else:
         # Sent again when it is made again, unless this reader may not write.
         with contextlib.suppress(Exception):
