@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import hopscope
 from hopscope.runs import Evidence
 from hopscope.study import jobs
 from hopscope.study.load import load
+from hopscope.tasks import held_out
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -65,6 +67,22 @@ def test_a_time_that_never_came_may_be_any_from_the_last_step_on(diverged):
     for each in found.values():
         assert each.interval[0] == 1.0 and each.interval[1] > 1e5
         assert np.isnan(each.values).sum() == diverged and {*each.values[~np.isnan(each.values)]} == {ratio}
+
+
+def test_without_codes_and_mask_nothing_but_means_can_be_known():
+    task = load(str(ROOT / "examples" / "by_place.py")).study.task
+    batch = held_out(task, 4096)
+    symbols, size = batch.inputs[0, ..., : task.symbol_dim], task.chains
+    equal = (symbols[:, :, None] - symbols[:, None]).abs().amax(-1) < 1e-6
+    often, queries = equal.sum(-1), torch.arange(symbols.shape[1])[-size:]
+    # x₁ stands twice, as all symbols do but the last ones; it is not the query's own.
+    first = ((often == 2)[:, None] & ~equal[:, queries]).float()
+    last = (often == 1)[:, None].expand_as(first).float()
+    assert {*first.sum(-1).flatten().tolist()} == {14.0} and {*last.sum(-1).flatten().tolist()} == {4.0}
+    means = torch.cat([each @ symbols / each.sum(-1, keepdim=True) for each in (first, last)], -1)
+    found = task.parts(means[None], batch)
+    assert found["loss_step_1"].item() == pytest.approx(6 / 7, abs=0.015)
+    assert found["loss_step_2"].item() == pytest.approx(3 / 4, abs=0.015)
 
 
 def test_three_hops(tmp_path):

@@ -17,8 +17,10 @@ from hopscope import api
 from hopscope.circuits.reader import Reading
 from hopscope.cli import COMMANDS, main
 from hopscope.cli.parsing import console
+from hopscope.cli.run import _helps
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
+from hopscope.study.load import BUILT_IN, load
 
 STUDY = '''
 import hopscope as hs
@@ -70,6 +72,13 @@ def refused(capsys, *words):
 def test_every_command_has_help(capsys, command):
     status, out, _ = called(capsys, command, "--help")
     assert status == 0 and command in out
+
+
+@pytest.mark.parametrize("study", BUILT_IN)
+def test_every_field_of_a_study_is_told_in_words_of_its_own(study):
+    fields = load(study).study.fields()
+    told = [_helps(each.owner)[each.name.rpartition(".")[2]] for each in fields]
+    assert all(told) and len({*told}) == len(told) and not any("\n" in words for words in told)
 
 
 @pytest.mark.parametrize(

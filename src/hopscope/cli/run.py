@@ -130,7 +130,9 @@ def _helps(kind: type) -> dict[str, str]:
 
     docs = [docstring_parser.parse(base.__doc__ or "") for base in reversed(kind.__mro__)]
     params = [param for doc in docs for param in doc.params]
-    return {name: each.description or "" for each in params for name in each.arg_name.split(", ")}
+    # Each as one paragraph: lines that the docstring breaks would stay broken.
+    said = {each.arg_name: " ".join((each.description or "").split()) for each in params}
+    return {name: words for names, words in said.items() for name in names.split(", ")}
 
 
 def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) -> Iterator[tuple[str, str]]:

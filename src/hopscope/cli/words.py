@@ -72,7 +72,7 @@ def heads(
         depth: D of the questions on which heads are found (default: that of the paper).
         chains: N: chains that are interleaved.
         ablation: The replacement of a head: its mean at the same role in other questions, or zero.
-        top: How many heads are taken out at once (default: 1, 2, 4, 8, at most one of eight).
+        top: How many heads are taken out at once; by default 1, 2, 4, 8, and at most one of eight.
         draws: Sets of random heads, as many in each layer, that the top ones are compared with.
         device: Where.
         precision: Number format of weights and activations.

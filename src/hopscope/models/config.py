@@ -32,7 +32,9 @@ class Model(Config):
     """A transformer as a study declares it: everything but what the task decides (public name `hs.Model`).
 
     Attributes:
-        layers, heads, width: number of layers, heads of a layer, and size of the residual stream.
+        layers: number of layers.
+        heads: number of heads of a layer.
+        width: size of the residual stream.
         head_dim: size of one head; by default width / heads, which must then be whole.
         mlp_ratio: hidden size of the MLP in widths; 0 means no MLP.
         activation: of the MLP.

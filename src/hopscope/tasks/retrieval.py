@@ -52,6 +52,7 @@ class Retrieval(Task):
             proof of Theorem 1).
         frequencies: of the cosines and sines of a position code: `"harmonic"`, whole multiples of 2π over the number
             of codes, or `"geometric"`, `frequency_base` to the powers 0, -2/K, -4/K … (Su et al. 2023).
+        frequency_base: of geometric frequencies.
         order: in which order the tables of the steps (or nodes) are shown: named, anew for every sample, or in time.
         targets: what the queries are asked for: all of x₁ … x_D (`"ic"`, the paper's implicit curriculum), x_D alone
             (`"last"`), or any steps (or nodes).

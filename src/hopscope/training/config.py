@@ -29,7 +29,10 @@ class Training(Config):
         steps: optimiser steps.
         batch_size: samples per member and step.
         optimizer: AdamW (decoupled decay), or Adam (decay is added to the gradient).
-        learning_rate, betas, epsilon, weight_decay: as in torch.
+        learning_rate: of the optimiser, after the warm-up.
+        betas: decay of the running means of gradients and of their squares.
+        epsilon: what is added to the root of the second mean.
+        weight_decay: as in torch; see `decay`.
         decay: whether weight decay touches matrices only, or every weight.
         warmup_steps: steps over which the rate rises linearly to its value; by default a tenth of all, 200 at most.
         schedule: of the rate afterwards: constant, or half a cosine.

@@ -99,7 +99,8 @@ class Options(Config):
         sweeps: further configurations by question: batch, batches, epochs, splits, positions, memorisation, values,
             capacity, ratio, slots.
         sweep_seeds: seeds of the configurations of a sweep on which no claim hangs.
-        width, heads: of every model, in place of those that its name says.
+        width: of every model, in place of the one in its name.
+        heads: number of heads of every model, in place of the one in its name.
         epochs_plain: length of training on plain data.
         epochs_repeats: length of training on data with repeats.
         samples_per_epoch: samples of one epoch.
