@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import signal
 import subprocess
@@ -79,6 +80,16 @@ def test_every_field_of_a_study_is_told_in_words_of_its_own(study):
     fields = load(study).study.fields()
     told = [_helps(each.owner)[each.name.rpartition(".")[2]] for each in fields]
     assert all(told) and len({*told}) == len(told) and not any("\n" in words for words in told)
+
+
+def test_what_is_on_by_default_and_what_is_empty_is_said(capsys):
+    _, out, _ = called(capsys, "run", "permutation", "--help")
+    said = " ".join(out.replace("│", " ").split())
+    assert re.search(r"--model.no-causal [^(]*\(on by default: this turns it off\)", said)
+    assert (
+        re.search(r"--task.repeat-slots [^(]*\(1…V\)[^(]*\(default: none\)", said)
+        and "(default: )" not in said
+    )
 
 
 @pytest.mark.parametrize(

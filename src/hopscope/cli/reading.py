@@ -71,7 +71,7 @@ def report(paths: Positional[tuple[Path, ...]], index: bool = False, to: Path | 
     Args:
         paths: Run folders, or roots that hold exactly one run.
         index: List all runs under the paths on one page, with links to their pages, instead of building those.
-        to: File to write (default: report.html in the run folder, or here where there are several runs; index.html).
+        to: File to write; by default report.html in the run folder (of several runs, here), or index.html.
     """
     if not paths:
         found = "found none; name a run folder; see hopscope report --help"
@@ -112,9 +112,9 @@ def circuit(
     Args:
         path: Run folder, or a root that holds exactly one run.
         member: Number of the member in the run.
-        checkpoint: Read the circuit as it was at this training step, of which there must be a checkpoint (default: the
-            last).
-        tau: Loss that the circuit may have (default: that of the task's criterion).
+        checkpoint: Read the circuit as it was at this training step, of which there must be a checkpoint; by default
+            the last.
+        tau: Loss that the circuit may have; by default that of the task's criterion.
         proof: How the circuit is proven: both, by its rules and by its own attention recomputed; rules, by its rules
             alone, as in the paper, where heads that only shape later attention do not count.
         json: Print JSON.
@@ -173,8 +173,8 @@ def export(path: Positional[Path], member: int, to: Path, checkpoint: int | None
         path: Run folder, or a root that holds exactly one run.
         member: Number of the member in the run.
         to: Folder to write.
-        checkpoint: Write the member as it was at this training step, of which there must be a checkpoint (default: the
-            last).
+        checkpoint: Write the member as it was at this training step, of which there must be a checkpoint; by default
+            the last.
     """
     from hopscope import api
 

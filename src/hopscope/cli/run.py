@@ -34,19 +34,19 @@ class RunOptions:
     """Where and how long a study runs; none of it changes the results."""
 
     preset: str | None = None
-    """Named fields to start from (default: laptop where the study has it, else as it is written)."""
+    """Named fields to start from; by default laptop where the study has it, else as it is written."""
     out: str = "runs"
     """Root folder of the runs; with a URL (s3://…) a copy is kept there, and the work is done in a local folder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on."""
     threads: int | None = None
-    """Cores to use (default: all)."""
+    """Cores to use; by default all."""
     time_budget: float | None = None
     """Seconds to work; then exit with status 75, and the same command goes on."""
     executor: Literal["local", "ray", "slurm"] = "local"
     """Where units are trained: by processes of this machine, as tasks of a Ray cluster, or as jobs of SLURM."""
     address: str | None = None
-    """HOST:PORT of the Ray cluster (default: RAY_ADDRESS, or the one here); of slurm: local or debug, to try it."""
+    """HOST:PORT of the Ray cluster, by default RAY_ADDRESS, or the one here; of slurm: local or debug, to try it."""
     tracker: tyro.conf.UseAppendAction[tuple[Literal["tensorboard", "wandb", "trackio"], ...]] = ()
     """Send records to this tracker in training; may be given several times."""
 
@@ -112,7 +112,15 @@ def _command(flags: Sequence[Flag], options: RunOptions) -> type[Any]:
         section, _, name = flag.name.rpartition(".")
         own: Any = tuple[flag.type, ...] if flag.varied else flag.type  # type: ignore[name-defined]
         default = tuple(flag.default) if flag.varied else flag.default
-        field = (name, Annotated[own, tyro.conf.arg(help=_helps(flag.owner).get(name))], _default(default))
+        hint = (
+            "(on by default: this turns it off)"
+            if default is True
+            else "(default: none)"
+            if default == ()
+            else None
+        )
+        about = tyro.conf.arg(help=_helps(flag.owner).get(name), help_behavior_hint=hint)
+        field = (name, Annotated[own, about], _default(default))
         (sections.setdefault(section, []) if section else fields).append(field)
     for section, own in sections.items():
         made = dataclasses.make_dataclass(section.capitalize(), own)

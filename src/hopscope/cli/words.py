@@ -31,7 +31,7 @@ def questions(
         formulation: One of equations, lives_with, kingdoms, functions, relatives.
         count: How many; no two are equal.
         seed: Seed of the draws, from 0 to 2**63 - 1.
-        depth: D: retrieval steps (default: that of the paper; kingdoms, functions and relatives have no other).
+        depth: D: retrieval steps; by default that of the paper (kingdoms, functions and relatives have no other).
         chains: N: chains that are interleaved (functions and relatives: 4).
         json: Print JSON, one object a line.
     """
@@ -54,7 +54,7 @@ def heads(
     chains: int = 4,
     put: Annotated[Wording, arg(name="")] = Wording(count=64),  # noqa: B008 - frozen
     ablation: Literal["mean", "zero"] = "mean",
-    top: tuple[int, ...] = (),
+    top: Annotated[tuple[int, ...], arg(help_behavior_hint="")] = (),
     draws: int = 8,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     precision: Literal["float32", "bfloat16"] = "float32",
@@ -69,7 +69,7 @@ def heads(
         model: Folder that save_pretrained wrote, GGUF file, or a name on the Hugging Face hub (HF_HUB_OFFLINE=1: its
             cache).
         formulation: Questions: equations, lives_with, kingdoms, functions or relatives.
-        depth: D of the questions on which heads are found (default: that of the paper).
+        depth: D of the questions on which heads are found; by default that of the paper.
         chains: N: chains that are interleaved.
         ablation: The replacement of a head: its mean at the same role in other questions, or zero.
         top: How many heads are taken out at once; by default 1, 2, 4, 8, and at most one of eight.
