@@ -112,13 +112,8 @@ def _command(flags: Sequence[Flag], options: RunOptions) -> type[Any]:
         section, _, name = flag.name.rpartition(".")
         own: Any = tuple[flag.type, ...] if flag.varied else flag.type  # type: ignore[name-defined]
         default = tuple(flag.default) if flag.varied else flag.default
-        hint = (
-            "(on by default: this turns it off)"
-            if default is True
-            else "(default: none)"
-            if default == ()
-            else None
-        )
+        hint = "(on by default: this turns it off)" if default is True else None
+        hint = "(default: none)" if default == () else hint
         about = tyro.conf.arg(help=_helps(flag.owner).get(name), help_behavior_hint=hint)
         field = (name, Annotated[own, about], _default(default))
         (sections.setdefault(section, []) if section else fields).append(field)
