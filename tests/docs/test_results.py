@@ -43,7 +43,6 @@ CHANGED = {
     "curriculum/gpt2-base": {"S1b": OPENED},
     "curriculum/laptop": {"S1b": OPENED},
     "curriculum/torch-schedule": {"S1b": OPENED},
-    "curriculum/workstation": {"S1b": OPENED, "S1d": OPENED},
     "sharing/torch-schedule": {"S3a": OPENED},
     # Seeds are drawn in both sums of R² (2026-11-30).
     "emergence/needs": {"N22": {"interval": ...}},

@@ -14,7 +14,7 @@ PRESETS = (
     "sharing/workstation", "conditional/smoke", "conditional/heads",
 )  # fmt: skip
 RUNS = {
-    "curriculum/workstation": "workstation",
+    "curriculum/torch-schedule": "workstation",
     "curriculum/settled": "laptop",
     "curriculum/circuits-torch-schedule": "circuits",
     "capacity/workstation": "workstation",
