@@ -55,8 +55,6 @@ CHANGED = {
     "formation/quick": {"I1b": OPENED},
     # N13b speaks of every trained model (2026-11-30).
     "below-the-minimum/quick": {"N13b": "added"},
-    # Written down after its first eight seeds (2026-11-30).
-    "by-place/quick": {"W7": "added", "W8": "added"},
     # No model has as many layers as the minimum.
     "depth/details": {"N13a": {"verdict": ("inconclusive", "not run"), "n": (2, 0), "value": ...}},
     # N23 was written down after circuits/five-steps (2026-11-29).
