@@ -4,6 +4,8 @@ The exact minimum counts what attention can bring: a row attends to another only
 An MLP can compare, too.  Pairs of one step stand at fixed places: heads could gather all of them by position alone.
 """
 
+from functools import partial
+
 import hopscope as hs
 from hopscope.claims import as_large_as
 
@@ -122,6 +124,8 @@ def control(words, metric, name, first):
     return {words: lambda evidence: {name: rise(metric, first, evidence)[0]}}
 
 
+claim = partial(hs.Claim, source="this file", rule="mean", seeds_needed=8, at_scale=as_large_as(SIZE))
+
 study = hs.Study(
     name="below-the-minimum",
     question="Can two layers learn a second step, for which the information-flow model takes three?",
@@ -148,47 +152,35 @@ study = hs.Study(
             at_scale=lacks_of_shallow,
             controls={"three layers without MLPs": lambda evidence: of_three(evidence)[WITHOUT]},
         ),
-        hs.Claim(
+        claim(
             id="W1",
             statement="With MLPs two layers learn a second step (theory: three layers); without MLPs they do not.",
-            source="this file",
             protocol="asked for the whole chain, D = 2, pairs of one step at fixed places: final held-out loss of x₂, "
             "mean over seeds: at most 0.5 with MLPs, at least 0.7 without; the control is three layers without MLPs",
             value=losses,
             must={WITH: LEARNED, WITHOUT: WAITS},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
             controls={"three layers without MLPs": of_three},
             must_not={WITHOUT: WAITS},
         ),
-        hs.Claim(
+        claim(
             id="W2",
             statement="Two layers gather pairs of step 2 by position alone, and the last MLP finds the right one.",
-            source="this file",
             protocol="models of two layers with MLPs that learned x₂ (a loss under 0.5), in the last layer: the loss "
             "rises by 0.05 at most where heads whose queries attend chiefly to pairs of step 2 have their mean pattern "
             "over samples, and is at least 0.7 where the MLP gives its mean; the control takes heads whose queries "
             "attend chiefly to pairs of step 1",
             value=worth(GATHERED, "gathered", 0),
             must={GATHERED: SAME, NO_MLP: WAITS},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
             controls=control(FOUND, "found", GATHERED, 0),
             must_not={GATHERED: SAME},
         ),
-        hs.Claim(
+        claim(
             id="W3",
             statement="Two layers gather the same pairs of step 2 for all queries; the last MLP finds the right one.",
-            source="this file",
             protocol="as W2, but these heads, and those of the control, have the mean pattern of the four queries of "
             "their sample; it was written down after seeds 0 to 7 had been seen, so only those from 8 on count",
             value=worth(SHARED, "shared", FRESH),
             must={SHARED: SAME, NO_MLP: WAITS},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
             controls=control(FOUND_ALIKE, "found_alike", SHARED, FRESH),
             must_not={SHARED: SAME},
         ),

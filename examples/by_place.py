@@ -9,6 +9,8 @@ W4 to W6 were written after these six layers had been looked at, and before any 
 seeds 0 to 7, so that only later ones count for them (`--seeds 16`).
 """
 
+from functools import partial
+
 import hopscope as hs
 from hopscope.claims import as_large_as
 from hopscope.studies.sharing.study import Sharing
@@ -21,7 +23,8 @@ LEARNED, WAITS, FLOOR = hs.at_most(0.5), hs.at_least(0.7), hs.at_least(0.8)
 SAME, LOST = hs.at_most(0.05), hs.at_least(0.3)
 FIRST, NEXT = f"the first {BY_PLACE} layers", f"the first {BY_PLACE + 1} layers"
 SIZE = {"model.width": 512, "training.steps": 2000}
-TWO, FRESH = "2 layers", 8  # the first seed that was not seen when W7 and W8 were written down
+TWO = "2 layers"  # for W7; not among `MASKED`, by which the rule of W6 was registered
+FRESH = 8  # the first seed that was not seen when W7 and W8 were written down
 
 
 def configurations(options):
@@ -149,6 +152,9 @@ def by_depth(evidence, name=None):
     return found
 
 
+claim = partial(hs.Claim, source="this file", rule="mean", seeds_needed=8, at_scale=as_large_as(SIZE))
+by_layer = partial(hs.figures.sweep, x="layer", by="configuration")
+
 study = hs.Study(
     name="by-place",
     question="How do models find the pairs of a chain where no code says which tokens are a pair?",
@@ -162,72 +168,52 @@ study = hs.Study(
     held_out=512,
     measures=[places],
     claims=[
-        hs.Claim(
+        claim(
             id="W4",
             statement="Where no code says which tokens are a pair, the causal mask does.",
-            source="this file",
             protocol="five layers: final held-out loss of x₁, mean over seeds: at most 0.5 with a causal mask, at "
             "least 0.8 without (what can be known there: 6/7)",
             value=of_mask,
             must={"causal mask": LEARNED, "no mask": FLOOR},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
         ),
-        hs.Claim(
+        claim(
             id="W5",
             statement="Each step takes two layers more than with codes: x₁ four, x₂ five.",
-            source="this file",
             protocol="final held-out losses, mean over seeds: of x₁ at least 0.7 with three layers and at most 0.5 "
             "with four, of x₂ at least 0.7 with four and at most 0.5 with five; the control has codes of pairs, and "
             "three layers for x₂",
             value=of_layers,
             must={part: must for part, (_, _, must) in LAYERS.items()},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
             controls={CODES: lambda evidence: {"x₁, 3 layers": loss(evidence, 1, CODES)}},
             must_not={"x₁, 3 layers": WAITS},
         ),
-        hs.Claim(
+        claim(
             id="W6",
             statement="The first three layers attend by place alone; the fourth is the first to compare tokens.",
-            source="this file",
             protocol="models with a mask that learned x₁ (a loss under 0.5): the loss of x₁ rises by 0.05 at most "
             "where all heads of the first three layers have their mean pattern over the samples, and by 0.3 at least "
             "where those of the fourth have it, too; the control has codes of pairs, and three layers",
             value=lambda evidence: rises(evidence, MASKED.values()),
             must={FIRST: SAME, NEXT: LOST},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
             controls={CODES: lambda evidence: {FIRST: rises(evidence, [CODES])[FIRST]}},
             must_not={FIRST: SAME},
         ),
-        hs.Claim(
+        claim(
             id="W7",
             statement="Without codes x₁ takes three layers, one more than with them.",
-            source="this file",
             protocol="final held-out loss of x₁, mean over the seeds from 8 on: at least 0.7 with two layers, at most "
             "0.5 with three",
             value=of_two_and_three,
             must={f"x₁, {TWO}": WAITS, f"x₁, {MASKED[3]}": LEARNED},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
         ),
-        hs.Claim(
+        claim(
             id="W8",
             statement="Four layers attend by place alone in their first two, seven in their first three.",
-            source="this file",
             protocol="mean over the seeds from 8 on: the loss of x₁ rises by 0.1 at most where all heads of these "
             "layers have their mean pattern over the samples, and by 0.2 at least where those of one layer more have "
             "it, too; the control has codes of pairs, and three layers",
             value=by_depth,
             must={part: must for part, (_, _, must) in BY_DEPTH.items()},
-            rule="mean",
-            seeds_needed=8,
-            at_scale=as_large_as(SIZE),
             controls={
                 CODES: lambda evidence: {
                     "7 layers, the first 3": by_depth(evidence, CODES)["7 layers, the first 3"]
@@ -238,26 +224,20 @@ study = hs.Study(
     ],
     figures=[
         hs.figures.bars("loss_step_2", title="final held-out loss of x₂"),
-        hs.figures.sweep(
+        by_layer(
             "place",
-            "layer",
-            by="configuration",
             title="share explained",
             ends=(0, 1),
             caption="How well the place of a row can be read from its stream after each layer, by a linear map.",
         ),
-        hs.figures.sweep(
+        by_layer(
             "links",
-            "layer",
-            by="configuration",
             title="mean attention",
             ends=(0, 1),
             caption="The largest mean attention of a head from second tokens to the first of their pair.",
         ),
-        hs.figures.sweep(
+        by_layer(
             "loss_by_place",
-            "layer",
-            by="configuration",
             part="x₁",
             title="loss of x₁",
             caption="The loss of x₁ where every head up to a layer has its mean pattern over the samples.",
