@@ -127,11 +127,14 @@ def more_than_idle(evidence):
 
 
 def knows(metric):
-    """A function of the evidence: `[member]`, 1 for each model that knows x₂ with three directions, 0 for others."""
+    """A function of the evidence: `[member]` of those that learned x₂, 1 where three directions are enough."""
 
     def found(evidence):
-        loss = evidence.last(f"{metric}_loss_step_2", part="3", configuration=WHOLE)
-        return (loss < LEARNED).astype(float).where(loss.notna())
+        loss, whole = (
+            evidence.last(f"{name}loss_step_2", part=part, configuration=WHOLE)
+            for name, part in ((f"{metric}_", "3"), ("", None))
+        )
+        return (loss < LEARNED).astype(float).where(loss.notna())[~(whole >= LEARNED)]
 
     return found
 
@@ -189,8 +192,9 @@ study = hs.Study(
             id="D4",
             statement="Three directions are enough to know x₂.",
             source="this file",
-            protocol="start of training plus the change along the path's first three directions: share of models with "
-            "a held-out loss of x₂ under 0.5; the controls: along the next seed's, and along all others",
+            protocol="start of training plus the change along the path's first three directions: of the models that "
+            "learned x₂, the share with a held-out loss of x₂ under 0.5; the controls: along the next seed's, and "
+            "along all others",
             value=knows("kept"),
             must=MOST,
             rule="share",

@@ -209,6 +209,14 @@ def test_arguments_that_do_not_fit_are_one_line(tmp_path, arguments, words):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_page_that_is_not_there_is_told_before_training(tmp_path):
+    with pytest.raises(
+        hs.UserError, match=r"page: expected a template, or its file .*, found no .*none\.md\.j2"
+    ):
+        hs.run(study(page="none.md.j2"), out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_the_package_is_instant():
     code = "import sys, hopscope\nprint({'torch', 'numpy', 'pandas', 'pydantic'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

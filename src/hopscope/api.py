@@ -68,6 +68,7 @@ def run(
     `UserError`: something that the user can mend; `TimeBudgetReached`: the same call goes on.
     """
     from hopscope.execute.track import check_trackers, followed
+    from hopscope.page.page import template_of
     from hopscope.training.train import TimeBudget
 
     if (file := loading.get()) is not None:
@@ -83,6 +84,7 @@ def run(
     check_trackers(trackers)
     loaded = _loaded(study)
     with loaded.naming():
+        template_of(loaded)
         measuring.take_sources(loaded.study)
         preset, chosen = loaded.study.preset(preset), loaded.study.chosen(preset, {**(fields or {}), **more})
     loaded = replace(loaded, study=chosen)
@@ -172,7 +174,7 @@ def train(
     """Train members in this process, without a run folder.
 
     `task`, `model`, `training` and `completion` are as in a study; `seeds`: how many, or which.  A member that diverged
-    keeps its weights from before.  `UserError`: the model does not fit the task, or there is no such completion or
+    keeps the last weights that it had.  `UserError`: the model does not fit the task, or there is no such completion or
     device.
     """
     from hopscope.training.train import train as trained
@@ -244,7 +246,8 @@ class Run:
     ) -> "Reading":
         """Read the circuit of a member; `say` is told what is being done.
 
-        `config`: fields of `hopscope.circuits.ReaderConfig`, such as `threshold` or `proof`; the rest as of `member`.
+        `config`: fields of `hopscope.circuits.reader.ReaderConfig`, such as `threshold` or `proof`; the rest as of
+        `member`.
         """
         from hopscope.circuits.reader import ReaderConfig, read
 

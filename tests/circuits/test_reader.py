@@ -1,7 +1,7 @@
 """The reader finds what was planted: all of it, nothing else, every way that there is, and says where it cannot."""
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -19,7 +19,8 @@ from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, Reader, Rea
 from hopscope.circuits.rules import History, Identity, Learned, OverRole, Uniform, reads_nothing
 from hopscope.circuits.search import Search, State
 from hopscope.errors import UserError
-from hopscope.models.config import TransformerConfig
+from hopscope.models.config import Model, TransformerConfig
+from hopscope.models.sites import Cache, calling
 from hopscope.models.transformer import Transformer
 from hopscope.tasks import Batch, Permutation, Retrieval, Shape, Task, draw
 
@@ -291,6 +292,94 @@ def test_a_patch_is_a_function_of_what_the_heads_bring_home(task, shape):
     alone = run.grammar.batch.changed(lambda tensor: tensor[0])
     functions = [*interventions(circuit, run, "recomputed"), {f"blocks.{layer}.attn.hook_z": patched}]
     torch.testing.assert_close(fast, run.model.intervene(alone, functions), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("task", "shape"), [("chain", "pre-norm, causal"), ("any order", "post-norm, MLP")])
+def test_what_a_path_carries_and_who_uses_it_are_those_of_the_model(task, shape, monkeypatch):
+    """Against the model's own sites: one head's rows are given what they would bring home from the other pass."""
+    run, given = execution(task, shape), TASKS[task]
+    criterion = Criterion(
+        given, run.grammar.batch, lowest_floors(given, run.grammar.batch), run.clean.predictions
+    )
+    monkeypatch.setattr(criterion, "least_effect", -math.inf)  # every use counts
+    circuit = Circuit.of(everywhere(run, 2), run.grammar)
+    base = circuit.run(run, "recomputed")
+    patching, causal = PathPatching(run, criterion, base), run.model.config.causal
+    alone, layers = run.grammar.batch.changed(lambda tensor: tensor[0]), range(run.model.config.layers)
+
+    def sites(functions, inputs):
+        cache = Cache()
+        at = calling(run.model.site_functions(alone, functions))
+        with torch.no_grad():
+            predictions = run.model(inputs, lambda name, tensor: cache(name, at(name, tensor)))
+        return predictions, {name: cache[name] for name in cache}
+
+    under = interventions(circuit, run, "recomputed")
+    predictions, usual = sites(under, alone.inputs)
+    loss = criterion.loss(predictions[None])
+
+    def rise(slot, pattern, values):
+        layer, head, role = slot
+        home, rows = pattern @ values, run.grammar.rows[role]
+
+        def patched(z):
+            z[:, :, head] = torch.where(rows[..., None], home, z[:, :, head])
+            return z
+
+        found, _ = sites([*under, {f"blocks.{layer}.attn.hook_z": patched}], alone.inputs)
+        return criterion.loss(found[None]) - loss
+
+    def of_head(cached, layer, head, what):
+        return cached[f"blocks.{layer}.attn.hook_{what}"][:, :, head]
+
+    def pattern_of(cached, layer, head):
+        return cached[f"blocks.{layer}.attn.hook_pattern"][:, head]
+
+    held = {f"blocks.{at}.attn.hook_pattern": partial(lambda own, _: own, usual[f"blocks.{at}.attn.hook_pattern"])
+            for at in layers}  # fmt: skip
+    others = exchanged(given, Rows.drawn(given, 11, "cpu"), run.grammar.batch, run)
+    carried = patching.carries({"x_1": others["x_1"]})
+    _, exchange = sites([held], given.counterfactuals(run.grammar.batch)["x_1"][0])
+    seen = set()
+    for slot in [*base.circuit][:: max(1, len(base.circuit) // 4)]:
+        layer, head, _ = slot
+        expected = rise(slot, pattern_of(usual, layer, head), of_head(exchange, layer, head, "v"))
+        assert carried[slot]["x_1"] == pytest.approx(expected, abs=1e-4)
+        _, without = sites(
+            interventions(Circuit.of({**base.rules, slot: Uniform()}, run.grammar), run, "recomputed"),
+            alone.inputs,
+        )
+        for use in (each for each in patching.composition(slot) if each.layer is not None):
+            own = {
+                what: of_head(without if use.part == what.upper() else usual, use.layer, use.head, what)
+                for what in "qkv"
+            }
+            scores = own["q"] @ own["k"].mT / math.sqrt(run.model.config.head_size)
+            hidden = torch.ones_like(scores).triu(1).bool() if causal else torch.zeros_like(scores).bool()
+            pattern = scores.masked_fill(hidden, -math.inf).softmax(-1)
+            pattern = pattern_of(usual, use.layer, use.head) if use.part == "V" else pattern
+            role = next(
+                at for at, roles in enumerate(run.grammar.roles) if run.grammar.words(roles) == use.rows
+            )
+            assert use.rise == pytest.approx(rise((use.layer, use.head, role), pattern, own["v"]), abs=1e-4)
+            seen.add(use.part)
+    assert seen == {*"QKV"}
+
+
+@pytest.mark.parametrize(
+    ("positions", "moved"), [("learned", [*range(1, 9), 0]), ("pair", [1, 1, 2, 2, 3, 3, 4, 4, 0])]
+)
+def test_position_codes_are_moved_on_by_one(positions, moved):
+    task = Permutation(values=5)
+    fields = Model(layers=1, heads=1, width=16, positions=positions, norm="none")
+    model, rows = Transformer.initial(fields.for_task(task.shape()), 3), Rows.drawn(task, 0, "cpu")
+    batch = draw(task, torch.tensor([0]), "circuit", 0, 4)
+    found = exchanged(task, rows, batch, Execution(model, Grammar(task, rows, batch, causal=True)))[
+        "position"
+    ]
+    tokens = model.weights()["embed.token.weight"][batch.inputs[0]]
+    codes = model.weights()["embed.position.weight"][moved]
+    torch.testing.assert_close(found.transpose(0, 1), tokens + codes)
 
 
 @pytest.mark.parametrize("task", TASKS)

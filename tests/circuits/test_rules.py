@@ -80,6 +80,44 @@ def test_every_rule_is_the_pattern_of_plain_loops(task, causal):
                 assert torch.allclose(pattern[sample, row], expected, atol=1e-6), rule
 
 
+def test_mean_weights_of_alike_rows_are_those_of_plain_loops():
+    found = grammar(TASKS["permutation"], samples=41)
+    inputs, (samples, length) = found.batch.inputs[0], found.batch.inputs.shape[1:]
+    generator = torch.Generator().manual_seed(1)
+    hidden, values = torch.ones(length, length).triu(1).bool(), int(inputs.max()) + 1
+    own = (
+        torch.randn(samples, length, length, generator=generator).masked_fill(hidden, -torch.inf).softmax(-1)
+    )
+    # Scores of a row by its symbol and whether the key holds the same one, which "match" finds again.
+    of_match = torch.randn(values, length, length, 2, generator=generator)
+    alike = (inputs[:, :, None] == inputs[:, None]).long()
+    keys = torch.arange(length)
+    scores = of_match[inputs[:, :, None], keys[:, None], keys, alike]
+    matched = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    for rows in found.rows:
+        by_symbol = patterns(History(by="symbol"), found.batch, True, own[None], rows[None])[0][0]
+        for sample, row in rows.nonzero().tolist()[:5]:
+            weights = torch.zeros(length)
+            for key in range(row + 1):
+                same = [
+                    at for at in range(samples) if rows[at, row] and inputs[at, key] == inputs[sample, key]
+                ]
+                weights[key] = own[same, row, key].mean()
+            torch.testing.assert_close(by_symbol[sample, row], weights / weights.sum(), atol=1e-5, rtol=1e-4)
+        by_match = patterns(History(by="match"), found.batch, True, matched[None], rows[None])[0][0]
+        torch.testing.assert_close(by_match[rows], matched[rows], atol=1e-4, rtol=1e-3)
+
+
+def test_what_is_on_no_chain_is_on_none_together():
+    found = grammar(TASKS["graph"], causal=False)
+    chain, words = found.batch.roles["chain"][0], [found.words(roles) for roles in found.roles]
+    own = OwnChain(keys=found.roles[words.index("key1 z")])
+    pattern, exists = (each[0] for each in patterns(own, found.batch, False))
+    assert (chain < 0).any() and not exists[chain < 0].any() and exists[chain >= 0].all()
+    assert ((pattern[chain >= 0] > 0).sum(-1) == 1).all()
+    assert own in [rule for rule, _ in found.candidates(words.index("query x"))]
+
+
 @given(st.integers(0, 2**31), st.sampled_from(["position", "symbol", "match"]), st.booleans())
 def test_mean_weights_are_shared_out_over_what_is_seen(seed, by, causal):
     found = grammar(TASKS["permutation"], causal, 41)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,6 +76,15 @@ def test_every_command_has_help(capsys, command):
     assert status == 0 and command in out
 
 
+@pytest.mark.parametrize("command", ["circuit", "export", "heads", "theory"])
+def test_sentences_of_help_are_not_broken_where_the_docstring_is(capsys, command):
+    _, out, _ = called(capsys, command, "--help")
+    lines = [line.strip("│|\n") for line in out.splitlines()]
+    for line, following in pairwise(lines):
+        if line[:8] == following[:8] == " " * 8 and following.strip():  # two lines of one description
+            assert len(line.rstrip()) + len(following.split()[0]) + 2 > len(line), line
+
+
 @pytest.mark.parametrize("study", BUILT_IN)
 def test_every_field_of_a_study_is_told_in_words_of_its_own(study):
     fields = load(study).study.fields()
@@ -102,6 +112,15 @@ def test_what_is_on_by_default_and_what_is_empty_is_said(capsys):
         (["theory", "--steps", "none"], "steps"),
         (["claims", "nowhere"], "nowhere: expected a run, or a root of runs, found nothing there"),
         (["claims", ""], "PATH"),
+        (["export", "x", "--member", "0", "--to="], "found an empty word"),
+        (["new", "study", "x", "--to="], "found an empty word"),
+        (
+            ["questions", "--formulation", "equations"],
+            "formulation: expected the value alone, found --formulation",
+        ),
+        (["circuit", "--path=runs"], "path: expected the value alone, found --path; leave --path out"),
+        (["circuit", "x", "--tau", "nan"], "tau: expected a loss from 0, found nan"),
+        (["circuit", "x", "--tau", "-1"], "tau: expected a loss from 0, found -1.0"),
         (["report", "x", "--to", "x/config.json"], "expected the name of an HTML file"),
         (["report"], "expected at least one PATH"),
         (["new", "study", "Über"], "name: expected small letters"),
@@ -122,6 +141,7 @@ def test_what_a_user_can_mend_is_one_line(capsys, words, found):
         (["--training.lr", "1"], "did you mean 'training.learning_rate'?"),
         (["--task.loud", "True"], "found 'True'; write --task.loud"),
         (["--task.loud", "false"], "found 'false'; leave it out, for so it is"),
+        (["--model.causal"], "--model.causal: expected what is not on, found a switch that is; leave it out"),
         (["--model.layers", "0"], "model.layers"),
         (["--training.steps", "abc"], "steps"),
         (["--completion", "torch"], "completion"),

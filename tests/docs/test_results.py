@@ -45,13 +45,14 @@ CHANGED = {
     "curriculum/torch-schedule": {"S1b": OPENED},
     "sharing/torch-schedule": {"S3a": OPENED},
     # Seeds are drawn in both sums of R² (2026-11-30).
-    "emergence/needs": {"N22": {"interval": ...}},
+    # A read that other heads did was not held (2026-11-30).
+    "emergence/needs": {"N21": {"verdict": OPENED["verdict"], **LAST_SEEN}, "N22": {"interval": ...}},
     # A publication of larger models that trained longer is not refuted by these (2026-11-30).
     "recall/quick": dict.fromkeys(("N2a", "N2b", "N2d"), OPENED),
     "khop/quick": {"N1a": OPENED},
     "khop/torch-schedule": {"N1a": OPENED},
     # A random walk meets it as well; one power does not fit all batches (2026-11-30).
-    "reduced/quick": {"D1": {"verdict": ("reproduced", "inconclusive")}},
+    "reduced/quick": {"D1": {"verdict": ("reproduced", "inconclusive")}, "D4": {"n": (16, 14), **LAST_SEEN}},
     "formation/quick": {"I1b": OPENED},
     # N13b speaks of every trained model (2026-11-30).
     "below-the-minimum/quick": {"N13b": "added"},
@@ -65,8 +66,10 @@ CHANGED = {
     "circuits/workstation": {"N17": RANKED, "N23": RANKED},
     "recipes/starts": {"N16": {"verdict": OPENED["verdict"], "n": (4, 1), "interval": ...}},
     # A model and its steps are no cases of which there are no others.
-    "depth/laptop": {"N13b": {"interval": ...}},
-    "depth/workstation": {"N13b": {"interval": ...}},
+    # A gain counts at the depth at which other seeds gain the most (2026-11-30).
+    "depth/laptop": {"N13b": {"interval": ...}, "R11": LAST_SEEN},
+    "depth/workstation": {"N13b": {"interval": ...}, "R11": LAST_SEEN},
+    "depth/with-mlps": {"R11": {"verdict": ("inconclusive", "not run"), "n": (8, 0), **LAST_SEEN}},
 }
 """Run → claim → what its committed verdict and today's rules say; `...`: numbers that follow from another n."""
 

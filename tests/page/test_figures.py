@@ -116,6 +116,26 @@ def test_a_study_may_give_any_function_of_the_evidence(evidence, make):
     ]  # fmt: skip
 
 
+def test_every_layer_has_its_tick_and_a_share_is_one_only_where_all_are(evidence):
+    spec = ALL["sweep"](evidence).to_dict()
+    axes = [
+        each["axis"] for each in walk(spec) if isinstance(each.get("axis"), dict) and "values" in each["axis"]
+    ]
+    assert axes and all(each["values"] == [*LAYERS] for each in axes)
+    assert not any("tickCount" in each for each in walk(spec.get("config", {})))
+    both = shown(bars(["loss", "accuracy"], by="metric"), evidence)
+    assert "%" not in both.alt and "held-out value" in both.alt.lower()
+
+
+def test_numbers_of_no_member_have_the_colour_of_their_series():
+    def both(table):
+        return [{"of": of, "at": "a", "value": 0.5, "low": 0.4, "high": 0.6} for of in ("model", "a guess")]
+
+    table = Evidence.of(rows(), config()["members"], config())
+    found = dots([], y="at", by="of", name="own", rows=both)(table).to_dict()
+    assert {row["kind"] for each in found["datasets"].values() for row in each if "kind" in row} == {"seed"}
+
+
 @pytest.mark.parametrize(
     ("figure", "words"),
     [

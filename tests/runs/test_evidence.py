@@ -252,6 +252,8 @@ UNFIT = [
     ({"split": "test"}, r"training, x: expected as split one of train, held_out, found test"),
     ({"part": 3}, "rows: expected values as their columns hold them, found others: .*column part"),
     ({"layer": "one"}, "column layer"),
+    ({"layer": 1.7}, "row, layer: expected a whole number, found 1.7"),
+    ({"value": (1.0, 2.0)}, r"x: expected a value for each member, found 2 for \[0, 1, 2, 3, 4\]"),
     ({"value": "much"}, "column value"),
     ({"lyer": 1}, r"row: expected the keys .*, found 'lyer'; did you mean layer\? leave it out"),
     ({"value": [1.0, 2.0]}, r"x: expected a value for each member, found 2 for \[0, 1, 2, 3, 4\]"),
@@ -263,6 +265,18 @@ UNFIT = [
 def test_rows_that_do_not_fit_are_refused(row, words):
     with told(words):
         Evidence.of([*rows(), {"metric": "x", "value": 1.0, **row}], MEMBERS)
+
+
+@pytest.mark.parametrize("row", [{"metric": "x"}, {"value": 1.0}])
+def test_a_row_has_a_metric_and_a_value(row):
+    with told("row: expected a metric and its value, found no (value|metric)"):
+        Evidence.of([row], MEMBERS)
+
+
+def test_several_values_may_come_from_any_collection(evidence):
+    seeds = evidence.seeds
+    for several in (seeds.keys(), (each for each in seeds), {*seeds}):
+        assert evidence.where(member=several).members == [*seeds]
 
 
 def test_a_field_that_no_column_holds_is_refused():

@@ -128,7 +128,7 @@ def test_a_file_is_loaded_once_for_each_content(write):
             r"found ZeroDivisionError: division by zero \(line 3\); mend the file",
         ),
         ("import sys\nsys.exit(3)", r"found SystemExit: 3, which ends the process \(line 2\); mend the file"),
-        ("x = (", r"found SyntaxError: .* \(line 1\); mend the file"),
+        ("x = (", r"found SyntaxError: .* \(wrong.py, line 1\); mend the file"),
         (
             "import hopscope as hs\nhs.Study(name='a', seeds=0)",
             r"found study 'a': seeds: .* \(line 2\); mend the file",

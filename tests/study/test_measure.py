@@ -366,6 +366,7 @@ def test_numbers_of_the_whole_run(whole):
         ([{"metric": "x", "value": torch.zeros(5)}], "found shape [5]"),
         ([{"metric": "x", "value": torch.zeros(3), "member": 7}], "found shape [3]"),
         ([{"metric": "x", "value": 0.5, "member": [7, 11]}], "for each of 2 members"),
+        ([{"metric": "x", "value": torch.zeros(3), "layer": 0.9}], "a whole number as step, layer, head or"),
     ],
 )
 def test_what_cannot_be_rows_is_one_clear_line(context, returned, words):

@@ -234,6 +234,8 @@ def test_scores_that_are_not_one_for_each_member_are_refused(made, training, mon
     [
         (10**17, "at most 10,000 seeds"),
         ([1.5], "found 1.5"),
+        (1.5, "found 1.5"),
+        ([True], "found True"),
         ([-1], "found -1"),
         ([2**63], "found 9223372036"),
     ],

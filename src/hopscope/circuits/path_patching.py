@@ -25,7 +25,6 @@ from hopscope.tasks import Batch, Task
 from hopscope.tasks.task import role_words
 
 _MOST_VALUES = 24  # a role with more values than this is not exchanged value by value
-_PAIR = 2  # positions that share one learned code where codes are learned for pairs
 
 Part = Literal["Q", "K", "V"]
 
@@ -107,9 +106,10 @@ def exchanged(task: Task, rows: Rows, batch: Batch, execution: Execution) -> dic
             raise UserError(f"{maker}: {name!r}: expected {wanted}, found {described(other)}")
     found = {name: execution.embedded(other) for name, other in others.items()}
     if POSITION not in found and config.position_count:
-        # Inputs are put where the codes are, and the stream is put back.
-        by = _PAIR if config.positions == "pair" else 1
-        found[POSITION] = execution.embedded(inputs.roll(by, 2)).roll(-by, 0)
+        table = execution.model.weights()["embed.position.weight"]
+        changes = (table.roll(-1, 0) - table)[[*config.position_codes], None]
+        changes -= changes.mean(-1, keepdim=True) if config.norm == "pre" else 0.0
+        found[POSITION] = execution.embedded(inputs) + changes
     elif POSITION not in found and (size := task.shape().position_size):
         moved = inputs[..., -size:].roll(-1, 2)
         found[POSITION] = execution.embedded(torch.cat((inputs[..., :-size], moved), -1))
@@ -124,6 +124,7 @@ def _by_role(task: Task, rows: Rows, batch: Batch) -> dict[str, Tensor]:
         for value in values if len(values) <= _MOST_VALUES else ():
             name = told.get(value) or f"{role} {value}"
             name = f"{role} {name}" if name in found or name == POSITION else name
+            name = f"{role} {value}" if name in found else name
             found[name] = resampled(batch.inputs, selected(batch, {role: value}), size)
     return found or {"inputs": resampled(batch.inputs, selected(batch, {}), size)}
 

@@ -173,10 +173,11 @@ def visible(batch: Batch, causal: bool) -> Bool[Tensor, "query key"]:
 
 
 def same_chain(batch: Batch) -> Bool[Tensor, "member batch query key"]:
-    """Whether two positions are of one chain; a batch without chains is a `UserError`."""
+    """Whether two positions are of one chain (below 0: of none); a batch without chains is a `UserError`."""
     if "chain" not in batch.roles:
         raise UserError(f"role: expected 'chain' among {sorted(batch.roles)}, found none; own_chain needs it")
-    return batch.roles["chain"][..., :, None] == batch.roles["chain"][..., None, :]
+    chain = batch.roles["chain"]
+    return (chain[..., :, None] == chain[..., None, :]) & (chain >= 0)[..., None]
 
 
 def patterns(

@@ -177,7 +177,7 @@ def _whole(parts: _Judgements, left: Sequence[str], need: str = "all") -> Judgem
         verdict=enough if enough in verdicts else same, value=values or None,
         interval={name: ran[name].interval for name in values} or None,
         n=min(each.n for each in ran.values()), n_counts=counts,
-        words=f"in {holding.count('agrees')} of {counted(len(left), 'part')} ({words})",
+        words=f"holds in {holding.count('agrees')} of {counted(len(left), 'part')} ({words})",
         leaning="agrees" if need == "any" and "agrees" in holding else leaning,
         lacks=tuple(dict.fromkeys(each for name in left for each in parts[name].lacks)),
     )  # fmt: skip

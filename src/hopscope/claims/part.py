@@ -47,7 +47,7 @@ def judged_part(samples: Samples, must: Criterion, rule: Rule, scale: Scale) -> 
         return Judgement(verdict="not run", n_counts=counts, words=words)
     noun = counts if groups == n else "seed" if groups == len({*seeds}) else "cluster"
     found = part.always() if always else part.average()
-    words = f"in {part.holding} of {counted(total, counts)}{found.words}" if always else found.words
+    words = f"holds in {part.holding} of {counted(total, counts)}{found.words}" if always else found.words
     words += f" ({counted(groups, noun)})" if groups < n else ""
     lacks = [f"{BELOW}: {samples.missing}"] if samples.missing and not scale.here else []
     count = n if always and counts in ("run", "case") else groups

@@ -103,8 +103,7 @@ class Verdict(Judgement):
         if self.here is None:
             return "not run"
         way, words = pointing(self.here), re.split(r"; | \(", self.here.words)[0]
-        if words.startswith("in ") and way != "agrees":
-            words = f"holds {words}"
+        words = words.removeprefix("holds ") if way == "agrees" else words
         words += f", {self.here.lacks[0]}" if way == "mixed" and self.here.lacks else ""
         between = " " if words.startswith("in ") else ": "
         return shorten(f"{_HERE[way]}{between}{words}", 120, placeholder=" …")

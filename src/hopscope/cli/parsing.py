@@ -33,7 +33,9 @@ def parse(
     """
     program = f"hopscope {command}"
     advice = f"see {program} --help"
-    if "" in arguments:  # which pathlib would take for the current folder
+    if any(
+        not word or re.fullmatch(r"--[\w.-]+=", word) for word in arguments
+    ):  # which pathlib would take for the current folder
         raise UserError(f"{command}: expected a PATH or a value, found an empty word; {advice}")
     errors = io.StringIO()
     about: Any = {"prog": program, "description": description, "config": (tyro.conf.FlagCreatePairsOff,)}
@@ -43,13 +45,19 @@ def parse(
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise UserError(f"{_sentence(errors.getvalue())}; {advice}") from None
+        words = _sentence(errors.getvalue())
+        missed = re.match(r"Missing value for argument '(\w+)'", words)
+        if missed and (flag := f"--{missed[1]}") in [word.partition("=")[0] for word in arguments]:
+            words = f"{missed[1]}: expected the value alone, found {flag}; leave {flag} out"
+        raise UserError(f"{words}; {advice}") from None
     except ValidationError as error:
         raise UserError(f"{validation_line(error)}; {advice}") from None
 
 
 def bound(command: Callable[..., None], arguments: Sequence[str]) -> Callable[[], None]:
     """A command with its arguments, to be called; errors as of `parse`."""
+    # Lines of an argument's description that the docstring breaks would stay broken in the help.
+    command.__doc__ = re.sub(r"\n {12,}", " ", command.__doc__ or "")
 
     @functools.wraps(command)
     def given(*values: Any, **named: Any) -> Callable[[], None]:
@@ -100,4 +108,4 @@ def _sentence(box: str) -> str:
         if ended or line.startswith(("Argument helptext", "For full helptext", "Perhaps you meant")):
             break
         body.append(line)
-    return " ".join(" ".join(body).split()).rstrip(".") or "the options do not fit"
+    return " ".join(" ".join(body).split()).rstrip(". ") or "the options do not fit"

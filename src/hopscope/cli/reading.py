@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from json import dumps, loads
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,6 +123,8 @@ def circuit(
     from hopscope import api
     from hopscope.training.train import arithmetic
 
+    if tau is not None and not 0.0 <= tau < inf:
+        raise UserError(f"tau: expected a loss from 0, found {tau}")
     run = api.open_run(path)
     # Passes are many and small: more threads mostly wait for each other.
     with stage() as tell, arithmetic(threads=1):

@@ -158,14 +158,18 @@ def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) ->
         if "." in name and not {name, plain, name.partition(".")[0]} & {*flags}:
             study.check_open([name])
             study.changed({name: None})  # which raises, with a hint
-        if name in flags and isinstance(flags[name].default, bool) and following.lower() in ("true", "false"):
+        is_on, valued = name in flags and flags[name].default, following.lower() in ("true", "false")
+        if isinstance(is_on, bool) and name in flags and (valued or is_on):
             section, _, field = argument.removeprefix("--").rpartition(".")
             off = f"--{section}{'.' * bool(section)}no-{field}"
-            on = following.lower() == "true"
-            is_so = flags[name].default == on
-            advice = "leave it out, for so it is" if is_so else f"write {argument if on else off}"
-            words = f"expected a switch without a value, found {following!r}; {advice}"
-            raise UserError(f"{argument}: {words}")
+            on = following.lower() != "false"
+            advice = "leave it out, for so it is" if is_on == on else f"write {argument if on else off}"
+            found = (
+                f"a switch without a value, found {following!r}"
+                if valued
+                else "what is not on, found a switch that is"
+            )
+            raise UserError(f"{argument}: expected {found}; {advice}")
         yield argument, name
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ def source(name: str) -> str:
 
 
 def _no_model(name: str, error: Exception) -> UserError:
-    found = " ".join(str(error).split())[:200] or type(error).__name__
+    found = shorten(str(error), 200, placeholder=" …") or type(error).__name__
     wanted = f"a causal language model with its tokenizer, found: {found}"
     advice = "name a folder that save_pretrained wrote, a GGUF file, or check the name and the network"
     return UserError(f"{name}: expected {wanted}; {advice}")

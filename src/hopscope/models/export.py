@@ -88,6 +88,7 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
     config.check_gpt2(model.members)
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
+        from transformers.utils import logging
     except ImportError:
         raise _missing("transformers", "hf") from None
     theirs = GPT2Config(
@@ -107,7 +108,11 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
     every["lm_head.weight"] = weights["readout.weight"].T.contiguous()
     every["transformer.ln_f.bias"] = _final_bias(weights)
     gpt2.load_state_dict(every)
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # of one file, also where nobody looks
     gpt2.save_pretrained(folder)
+    if shown:
+        logging.enable_progress_bar()
 
 
 def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) -> None:
@@ -127,6 +132,7 @@ def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) ->
     if strange or to.is_file():
         found = f"found {strange[0] if strange else 'a file'}; choose another folder"
         raise UserError(f"{to}: expected a new folder, or an earlier export, {found}")
+    write_atomic(readme, _TITLE.encode())  # first: so an export that was killed is known as one
     try:
         to_gpt2(model, to)
         how = f"transformers.GPT2LMHeadModel.from_pretrained({str(to)!r})"

@@ -164,10 +164,12 @@ class Transformer(nn.Module):
             found = type(batch).__name__
             raise UserError(f"batch: expected a Batch, such as .batch(64) gives, found {found}")
         single = isinstance(interventions, Mapping) or hasattr(interventions, "functions")
-        every, functions = [interventions] if single else interventions, dict[str, list[SiteFunction]]()
+        several = interventions if isinstance(interventions, list | tuple) and not single else [interventions]
+        functions = dict[str, list[SiteFunction]]()
         with torch.no_grad():
-            for each in every:
-                if not isinstance(each, Mapping) and not hasattr(each, "functions"):
+            for each in several:
+                made = hasattr(each, "functions") and not isinstance(each, type)
+                if not isinstance(each, Mapping) and not made:
                     wanted = "ones such as ReplacePattern(layer=0, by='uniform') and dicts by site"
                     raise UserError(f"interventions: expected {wanted}, found {each!r}")
                 own = each if isinstance(each, Mapping) else each.functions(self, batch)
@@ -215,7 +217,7 @@ class Transformer(nn.Module):
         return {name: flat[:, start:end].view(len(flat), *shape) for name, start, end, shape in self.layout}
 
     def decay_mask(self) -> Float[Tensor, " size"]:
-        """1 for matrices, 0 for biases, norms and embeddings, which do not decay; laid out as a row of `flatten`."""
+        """1 for matrices, 0 for what does not decay: biases, norms, embedding tables; laid out as `flatten` is."""
         mask = torch.zeros(1, _aligned(self.layout[-1][2]), device=self.readout.weight.device)
         matrices = {f"{name}.weight" for name, module in self.named_modules() if isinstance(module, Linear)}
         for name, view in self.views(mask).items():
@@ -291,8 +293,8 @@ class Transformer(nn.Module):
         if task is None:
             wanted = "a model that knows its task"
             raise UserError(f"batch: expected {wanted}, found weights; load it from its run")
-        if n < 1:
-            raise UserError(f"n: expected at least 1 sample, found {n}")
+        if not isinstance(n, int) or n < 1:
+            raise UserError(f"n: expected at least 1 sample, found {n!r}")
         if use != "held-out" and not self.seeds:
             raise UserError(f"use: expected 'held-out' for members whose seeds are not known, found {use!r}")
         if use == "held-out":

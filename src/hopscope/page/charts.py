@@ -57,9 +57,12 @@ class Chosen:
         values = (frame := frame.reindex(columns=[*columns]))["value"].astype("float64")
         never = values.abs() == math.inf
         self.frame = frame.assign(value=values.mask(never), never=never)
-        self.unit = facts.unit_of(" ".join(drawing.metrics), self.frame["value"].dropna())
-        same = takewhile(lambda each: len({*each}) == 1, zip(*drawing.metrics, strict=False))
-        common = "".join(letter for letter, *_ in same)
+        known = self.frame["value"].dropna()
+        shares = all(facts.unit_of(metric, known) == "fraction" for metric in drawing.metrics)
+        self.unit = "fraction" if shares else "number"
+        in_words = (metric.split("_") for metric in drawing.metrics)
+        same = takewhile(lambda each: len({*each}) == 1, zip(*in_words, strict=False))
+        common = "_".join(word for word, *_ in same)
         stem = re.sub(r"(_step|_x)?_?\d*$", "", common).rstrip("_") or "value"
         words = facts.metric_words(stem, self.shown.get("split", ""), self.shown.get("part"))
         self.title, self.levels = self.shown.get("title") or words, self._levels(evidence)
@@ -187,8 +190,8 @@ def _curve_rows(chosen: Chosen, frame: pd.DataFrame) -> list[Row]:
     return rows
 
 
-def _summaries(chosen: Chosen) -> list[Row]:
-    """A row for each member at its last step, and one for the mean of each place with its interval."""
+def _summaries(chosen: Chosen, alone: str = "mean") -> list[Row]:
+    """A row for each member at its last step, and one for the mean of each place; numbers of no member are `alone`."""
     rows, places = list[Row](), dict[tuple[Any, ...], list[Row]]()
     for row in chosen.final[[*_ROLES, "member", "seed", "value", "low", "high", "never"]].to_dict("records"):
         places.setdefault(tuple(row[role] for role in _ROLES), []).append(row)
@@ -197,7 +200,7 @@ def _summaries(chosen: Chosen) -> list[Row]:
         of_members = any(not missing(row["member"]) for row in own)
         for row in own:  # numbers of the whole run may have intervals of their own
             kept = {name: _short(row[name]) for name in ("value", "low", "high", "seed")}
-            rows.append({"kind": "seed" if of_members else "mean", **place, **kept})
+            rows.append({"kind": "seed" if of_members else alone, **place, **kept})
         if of_members and not any(row["never"] for row in every):
             of = dict[Any, list[float]]()
             for row in own:
@@ -230,7 +233,8 @@ def _curves(chosen: Chosen) -> Spec:
 
 def _rows(chosen: Chosen) -> Spec:
     """Named rows: bars from zero with a number at their end, or points alone."""
-    rows, groups, bars = _summaries(chosen), chosen.labels["group"], chosen.drawing.shape == "bars"
+    groups, bars = chosen.labels["group"], chosen.drawing.shape == "bars"
+    rows = _summaries(chosen, alone="mean" if bars else "seed")
     for row in rows:
         row["y"], row["text"] = _broken(row["y"]), _number(row, chosen) if row["kind"] == "mean" else None
     there, ends = {row["y"] for row in rows}, chosen.ends(rows)
@@ -297,11 +301,12 @@ def _chart(
 ) -> Spec:  # fmt: skip
     percent, grouped = chosen.unit == "fraction", values.pop("grouped", any(chosen.labels["group"]))
     fixed = {"format": ".6~g", "labelExpr": "datum.value == 0 ? '0' : datum.label"}
+    value_axis = {"tickCount": 6, **({"format": "%"} if percent else fixed)}
     if legend is not None:  # as many names in a row as fit
         fit = WIDTH // (7 * max(len(str(each)) for each in chosen.labels["group"]) + 36)
         legend = {"title": None, "orient": "top", "labelLimit": 0, "columns": max(1, fit), **legend}
     given = {
-        "title": chosen.title, "low": ends[0], "high": ends[1], "value_axis": {"format": "%"} if percent else fixed,
+        "title": chosen.title, "low": ends[0], "high": ends[1], "value_axis": value_axis,
         "groups": chosen.labels["group"], "grouped": grouped, "alone": not grouped, "legend": legend,
         "roles": [{"field": role, "type": "nominal", "title": name} for role, name in chosen.drawing.columns.items()],
         "levels": _known(chosen, ends), **_names(chosen, last or {}, ends),
@@ -326,8 +331,9 @@ def _title(chosen: Chosen, role: str) -> str | None:
 def _number(row: Row, chosen: Chosen, digits: int = 3) -> str:
     if (value := row["value"]) is None:
         return "–"
-    text = f"{100 * value:.3g} %" if chosen.unit == "fraction" else f"{value:.{digits}g}"
-    return "0" if digits < 3 and abs(value) < 5e-4 else text.replace("-", "−")
+    return facts.format_number(
+        value if chosen.unit == "fraction" else float(f"{value:.{digits}g}"), chosen.unit
+    )
 
 
 def _broken(label: Any, longest: int = 30) -> str:
@@ -379,7 +385,7 @@ def _words(chosen: Chosen) -> tuple[str, str]:
     drawing, (kind, said) = chosen.drawing, _KINDS[chosen.drawing.shape]
     when = "during" if drawing.shape == "curves" else "at the end of"
     caption = [f"{chosen.title[0].upper()}{chosen.title[1:]} {when} training: {said}."]
-    if drawing.columns.get("y") == "layer":
+    if "layer" in (drawing.columns.get("y"), drawing.columns.get("x")):
         caption.append("Layers and heads count from 0.")
     if any(label.startswith("floor: ") for label in chosen.levels):
         caption.append("A floor is a value without learning the task.")

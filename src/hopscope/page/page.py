@@ -166,14 +166,20 @@ def _about(run: RunFolder, loaded: Loaded) -> dict[str, Any]:
     each = ((job, json.loads(json.dumps(task_of(job, study).floors(), default=_plain))) for job in jobs)
     floors = {member.configuration: own for job, own in each for member in job.members}
     found = {"floors": floors, "docstring": type(study.task).__doc__ or "" if jobs else "", "parts": parts}
-    if study.page is None:
-        return found
-    if "\n" in study.page:
-        return {**found, "template": (f"page of {study.name}", study.page)}
-    path = folder / study.page
+    return found if study.page is None else {**found, "template": template_of(loaded)}
+
+
+def template_of(loaded: Loaded) -> tuple[str, str] | None:
+    """Name and text of the template of a study's page, if it has one; `UserError`: its file is not there."""
+    page = loaded.study.page
+    if page is None:
+        return None
+    if {"\n", "{"} & {*page}:
+        return f"page of {loaded.study.name}", page
+    path = (loaded.file.parent if loaded.file else Path()) / page
     if not path.is_file():
         raise UserError(f"page: expected a template, or its file beside the study's, found no {path}")
-    return {**found, "template": (path.name, _text(path))}
+    return path.name, _text(path)
 
 
 def _text(path: Path) -> str:

@@ -14,7 +14,6 @@ _STATES = {"agrees": "good", "disagrees": "bad", "mixed": "open", None: "none"}
 _TALLY = {"good": "holds here", "bad": "fails here", "open": "open here", "none": "not run"}
 _SHOWN = ("bad", "open", "none", "good")  # states: the part of a claim with the first that there is, is shown
 _LONGEST = 36  # letters of a chip
-_MOST = 50  # numbers that are told one by one; of more, how often each occurs
 
 
 class Row(NamedTuple):
@@ -76,7 +75,6 @@ def tally(verdicts: Iterable[Verdict]) -> list[tuple[str, int, str]]:
 def _listed(values: Iterable[Any], verdict: Verdict, part: str) -> str:
     criterion = Criterion.of_json(of_part(verdict.threshold, part))
     pairs = [each if isinstance(each, list) else [each] for each in values]
-    texts = [criterion.show(*(float(one) for one in each if one is not None)) or "–" for each in pairs]
-    if len(texts) > _MOST:
-        texts = [f"{count} × {text}" for text, count in Counter(texts).most_common(_MOST)]
-    return "  ".join(texts)
+    return "  ".join(
+        criterion.show(*(float(one) for one in each if one is not None)) or "–" for each in pairs
+    )

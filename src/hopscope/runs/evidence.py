@@ -68,7 +68,7 @@ class Evidence:
     ) -> "Evidence":
         """The table of some rows; their order leaves no trace in it.
 
-        `UserError`: they do not fit the columns or the members, or name one number twice.
+        `UserError`: they do not fit the columns or the members, or name one number of a member twice.
 
         Args:
             rows: `metric`, `value` and maybe more columns.  Without `split` a row is held-out, without `measure` of the
@@ -139,7 +139,7 @@ class Evidence:
     def where(self, **where: Any) -> "Evidence":
         """The table of those members (there may be none) whose fields have these values; rows of the whole run stay.
 
-        A condition is a value, or several in a list, tuple or set, for `member`, `seed`, `configuration` or one of
+        A condition is a value, or several in a list, set or the like, for `member`, `seed`, `configuration` or one of
         `columns`, as in `**{"model.layers": 1}`.  `UserError`: there is no such column.
         """
         self._check(where, [*_OF_MEMBERS, *self.columns])
@@ -168,7 +168,8 @@ class Evidence:
 
         `split` is `"held_out"` or `"train"`.  `part`, `layer`, `head`: of what part of the samples or the model;
         without them, of the whole.  `measure`: what measured it, needed where several did.  Other conditions: as in
-        `rows`.  `UserError`: the run has no such metric, column, value or member, or several measures give it.
+        `rows`.  `UserError`: the run has no such metric, column, value or member, or several measures give it at the
+        last step.
         """
         frame, members = self._numbers(metric, {"split": split, **where})
         final = frame.drop_duplicates("member", keep="last")
@@ -314,9 +315,11 @@ def _whole(rows: Iterable[Row], members: list[dict[str, Any]]) -> "pa.Table":
         for name in row.keys() - usual.keys():
             remedy = f"{_hint(name, _OF_ROWS)}leave it out"
             raise _wrong("row", f"the keys {listed(_OF_ROWS, 20)}", repr(name), remedy)
+        if absent := {"metric", "value"} - row.keys():
+            raise _wrong("row", "a metric and its value", f"no {min(absent)}", "give it")
         value, member = row["value"], row.get("member")
         value = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             member = numbers if member is None else member
             if not isinstance(member, list) or len(member) != len(value):
                 found = f"{len(value)} for {member}"
@@ -325,6 +328,9 @@ def _whole(rows: Iterable[Row], members: list[dict[str, Any]]) -> "pa.Table":
     frame = pd.DataFrame(whole, columns=_OF_ROWS, dtype=object)
     frame = frame.explode(["member", "value"], ignore_index=True)
     frame["split"] = frame["split"].astype("str").str.replace("-", "_")
+    for name in (name for name in _OF_ROWS if COLUMNS[name].startswith("int")):
+        for odd in (each for each in frame[name] if isinstance(each, float) and each % 1.0 > 0.0):
+            raise _wrong(f"row, {name}", "a whole number", odd, "mend it")
     for name, allowed in (("split", ["train", "held_out"]), ("member", [None, *numbers])):
         for row in frame[~frame[name].isin(allowed)].head(1).to_dict("records"):
             what = f"{row['measure']}, {row['metric']}"
@@ -373,7 +379,7 @@ def _from_parquet(path: Path, content: bytes) -> tuple["pa.Table", list[dict[str
 def _wanted(name: str, value: Any) -> list[Any]:
     # Values that a condition admits; lists, and values of several kinds, stand in their column as JSON.
     value = value.tolist() if hasattr(value, "tolist") else value
-    several = list(value) if isinstance(value, list | tuple | set | frozenset | range) else [value]
+    several = list(value) if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
     several = [each.item() if isinstance(each, np.generic) else each for each in several]
     if name == "split":
         sides = [str(each).replace("-", "_") for each in several]

@@ -22,7 +22,8 @@ Row = Mapping[str, Any]
 in which a member that has diverged has `None`; without `member`, a list is of all members of its unit."""
 
 State = tuple[dict[str, Array], dict[str, Any]]
-"""All that training goes on from: arrays `weights/…` and `optimiser/…`; `step` and `diverged_at`."""
+"""All that training goes on from: arrays `weights/…` `[member, …]` and `optimiser/…` `[member, size]`; `step`, and
+`diverged_at`, the step at which each member was seen to have diverged, or `None`."""
 
 TRAINING = "training"
 """The measure of rows that were recorded while a unit trained."""

@@ -252,7 +252,7 @@ def _importable_as(module: ModuleType, file: str) -> str | None:
 
 
 def _cause(error: BaseException, file: str = "") -> str:
-    line = error.lineno if isinstance(error, SyntaxError) else _line_of(error, file)
+    line = _line_of(error, file)  # a SyntaxError names its own
     words = str(error) if isinstance(error, HopscopeError) else _in_words(error)
     return words + (f" (line {line})" if line else "")
 

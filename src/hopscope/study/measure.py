@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
 
 from hopscope.errors import UserError
@@ -289,17 +290,20 @@ def _row(given: Any, context: Context) -> Row:
     if not isinstance(metric, str) or not metric:
         raise _wrong(measure, "the name of a metric", repr(metric))
     name, _, group = metric.partition("@")
-    at = (context.step or 0) if step is None else int(step)
+    whole_number = partial(_whole_number, measure)
+    at = (context.step or 0) if step is None else whole_number(step)
     row: Row = {"metric": name, "split": given.get("split") or "held_out", "step": at}
     row |= {"part": group} if group else {}
     row |= {} if whole else {"samples": context.samples_at(at)}
-    for key, kind in (("layer", int), ("head", int), ("part", str), ("file", str)):
+    for key, kind in (("layer", whole_number), ("head", whole_number), ("part", str), ("file", str)):
         if given.get(key) is not None:
             row[key] = kind(given[key])
     inside = [each for each in context.arrays if each.startswith(f"{row.get('file')}.")]
     row |= {"file": inside[0]} if inside else {}  # of several arrays in one file any name stands for it
     if member is not None:
-        row["member"] = member = [*map(int, member)] if isinstance(member, Iterable) else int(member)
+        row["member"] = member = (
+            [*map(whole_number, member)] if isinstance(member, Iterable) else whole_number(member)
+        )
     count = len(member) if isinstance(member, list) else len(context.members)
     single = isinstance(member, int)
     if value is None:
@@ -311,6 +315,12 @@ def _row(given: Any, context: Context) -> Row:
         raise _wrong(measure, wanted, f"shape {[*array.shape]}" if array.ndim else "one number")
     plain = [None if math.isnan(each) else float(each) for each in array.reshape(-1)]
     return {**row, "value": plain if array.ndim else plain[0]}
+
+
+def _whole_number(measure: Measure, value: Any) -> int:
+    if (number := int(value)) != float(value):
+        raise _wrong(measure, "a whole number as step, layer, head or member", repr(value))
+    return number
 
 
 def _numbers(measure: Measure, metric: Any, values: Any) -> Any:

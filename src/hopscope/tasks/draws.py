@@ -6,6 +6,7 @@ generator, so that draws under different names are independent, and none is equa
 
 import hashlib
 import math
+import operator
 from collections.abc import Sequence
 from copy import copy
 
@@ -88,7 +89,7 @@ class Draws:
 
         A tensor `high` is broadcast to that shape, and its values are not checked.
         """
-        if isinstance(high, int) and not 1 <= high < 1 << 31:
+        if not isinstance(high, Tensor) and not 1 <= (high := operator.index(high)) < 1 << 31:
             raise UserError(f"draws.integers({name!r}): expected 1 <= high < 2**31, found {high}")
         upper, lower = self._named(name, (*shape, 2)).unbind(-1)
         if isinstance(high, Tensor):
@@ -117,7 +118,8 @@ class Draws:
     ) -> Tensor:
         """One value everywhere, `[member, batch, *shape]`: int64, float32 or bool; lists and tensors are broadcast."""
         found = torch.as_tensor(value, device=self.device)
-        found = found.float() if found.is_floating_point() else found
+        if found.dtype != torch.bool:
+            found = found.float() if found.is_floating_point() else found.long()
         return found.expand(*self.size, *shape).clone()
 
     def _named(self, name: str, shape: tuple[int, ...], numbers: rng.Numbers = lambda words: words) -> Tensor:

@@ -162,7 +162,7 @@ class Permutation(Task):
     ) -> "Batch":
         """All sequences without repeats, or each with one, of held-out or training mappings; with a member axis of 1.
 
-        Of more than `limit` it is a fixed random part.
+        Of more than `limit`, so many are drawn, always the same ones, with replacement.
         """
         import torch
 

@@ -135,7 +135,7 @@ class Retrieval(Task):
         """Samples at the addresses of some draws.
 
         Roles: `kind` (what a token is in its tuple, or `query`), `step` of a chain (whose pair it is; 0 for a query) or
-        `node` and `slot` of a graph, `chain` (N: on none), `place` (rank in its block), `holds` (its symbol's node).
+        `node` and `slot` of a graph, `chain` (-1: on none), `place` (rank in its block), `holds` (its symbol's node).
         Relations: `previous`, `pair_mate`, `same_symbol` (from a key to where its symbol is brought, from there to the
         first key with it on its chain), `hop_k` (from x_j to where x_{j+k} is brought, on a path) and, of a graph,
         `to_NODE` (to where the chain's value of that node is brought).

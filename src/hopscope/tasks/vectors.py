@@ -16,7 +16,7 @@ class Layout:
     Attributes:
         block, tuple_of: of each token its block (0: the queries; then the tables), and its tuple in the sample.
         slot: its place in the tuple.
-        node, chain: the node whose table it is in (of a query its own), and the chain of its tuple (N: on none).
+        node, chain: the node whose table it is in (of a query its own), and the chain of its tuple (-1: on none).
         symbol, holds: the number of its symbol, and the node of that.
         on_chain: number of the symbol that a chain has for a node, `[node][chain]`; `symbols`: how many there are.
         relations: every token's partner, see `Retrieval.sample`; the number of tokens where it has none.
@@ -37,7 +37,7 @@ class Layout:
             for number, cells in enumerate(product(every, repeat=len(parents[node]))):
                 pairs = zip(parents[node], cells, strict=True)
                 keys = [(self.on_chain[key][cell], key) for key, cell in pairs]
-                chain = cells[0] if len({*cells}) == 1 else chains
+                chain = cells[0] if len({*cells}) == 1 else -1
                 tuples.append((block, node, chain, [*keys, (starts[node] + number, node)]))
         tokens = [
             (block, number, slot, len(held) - 1, node if block else holds, chain, symbol, holds)
@@ -59,7 +59,7 @@ class Layout:
         for at, (block, _, slot, end, _, chain, symbol, _) in enumerate(tokens):
             if not block or slot == end:
                 brought[symbol] = at
-            elif chain < self.chains:
+            elif chain >= 0:
                 first_key.setdefault(symbol, at)
         for at, (block, _, slot, end, _, chain, symbol, holds) in enumerate(tokens):
             here, first = brought[symbol], at - slot
@@ -69,7 +69,7 @@ class Layout:
             led |= {f"hop_{steps}": holds + steps for steps in range(1, last + 1 if is_path else 0)}
             for name, node in led.items():
                 asks = not block and slot == end
-                known = chain < self.chains and node <= last and (asks or holds in ancestors[node])
+                known = chain >= 0 and node <= last and (asks or holds in ancestors[node])
                 found[name].append(brought[self.on_chain[node][chain]] if known else none)
         return found
 

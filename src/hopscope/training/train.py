@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +18,7 @@ from hopscope.config import check_seeds
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.models.config import Model
 from hopscope.models.transformer import Transformer
+from hopscope.runs.unit import Row, State
 from hopscope.tasks import Task, draw
 from hopscope.tasks.draws import Draws
 from hopscope.tasks.samples import by_member, checked
@@ -26,15 +26,7 @@ from hopscope.training import engines
 from hopscope.training.config import Training
 from hopscope.training.optimiser import Optimiser
 
-Row = Mapping[str, Any]
-"""A number of each member: `split`, `metric`, perhaps `part` and more, and `value`, `[member]`.  As it is recorded it
-has `step` and `samples` besides, and `value` is a list in which a member that has diverged has `None`."""
-
 Evaluate = Callable[[Transformer], Iterable[Row]]
-
-State = tuple[dict[str, np.ndarray], dict[str, Any]]
-"""All that training goes on from, as a checkpoint holds it: `weights/…` `[member, …]`, `optimiser/…` `[member, size]`;
-`step`, and `diverged_at`, the step at which each member was seen to have diverged, or `None`."""
 
 _NO_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED", "can't allocate memory", "could not create a primitive")
 _MOMENTS = ("first_moment", "second_moment")
@@ -94,21 +86,24 @@ def train(
         start: weights to begin from, by name, `[member, …]`; by default they are drawn.
         engine: the name of one, or a module like one; by default the fastest.
         after: a state to go on from, whose own checkpoint is not repeated.
-        evaluate: measures the members at `Training.evaluation_steps`; `progress` is told after each of these.
+        evaluate: measures the members at `Training.evaluation_steps`, each number `[member]`, without `step` and
+            `samples`; `progress` is told after each of these.
         budget: checked before every interval between checkpoints but the first; a `TimeBudgetReached` ends it.
         keep: given, at every checkpoint, the first at step 0, the rows since the one before, and the state.
 
     Returns:
-        The members after the last step, with their task and seeds; a diverged one keeps its weights from before.
+        The members after the last step, with their task and seeds; of a diverged one, the last that it had.
     """
     seeds = seeds.tolist() if hasattr(seeds, "tolist") else seeds
+    if not isinstance(seeds, int | Sequence):
+        raise UserError(f"seeds: expected how many, or a list of them, found {seeds!r}")
     check_seeds("seeds", seeds if isinstance(seeds, int) else len(seeds))
     numbers = [*range(seeds)] if isinstance(seeds, int) else [*seeds]
-    drawn, config = [*(init_seeds or numbers)], model.for_task(task.shape())
+    drawn, config = numbers if init_seeds is None else [*init_seeds], model.for_task(task.shape())
     if not 0 < len(numbers) == len(drawn):
         wanted = "at least one seed, and as many init_seeds where these are given"
         raise UserError(f"seeds: expected {wanted}, found {len(numbers)} and {len(drawn)}")
-    if odd := [each for each in (*numbers, *drawn) if not isinstance(each, int) or not 0 <= each < 1 << 63]:
+    if odd := [each for each in (*numbers, *drawn) if type(each) is not int or not 0 <= each < 1 << 63]:
         raise UserError(f"seeds: expected whole numbers from 0, below 2**63, found {odd[0]!r}")
     where = config, torch.device(device).type
     engine = engine or engines.choose(task, *where)
@@ -122,6 +117,7 @@ def train(
         if start is not None:
             ensemble.load(start)
         loop, per_step = _Loop(ensemble, task, training, module, evaluate), 0.0
+        stops = training.evaluation_steps()
         if after is None:
             loop.measure()
             keep(*loop.kept())
@@ -131,7 +127,7 @@ def train(
             if per_step and budget is not None:
                 budget.check(needed=per_step * (target - loop.step))
             first, began = loop.step, time.monotonic()
-            for stop in (each for each in training.evaluation_steps() if first < each <= target):
+            for stop in (each for each in stops if first < each <= target):
                 progress(loop.until(stop))
             keep(*loop.kept())
             per_step = (time.monotonic() - began) / (target - first)

@@ -1,7 +1,9 @@
 """The depth study: its grid and readings, and what its claims are judged on, of made-up losses."""
 
 import math
+from itertools import combinations
 
+import numpy as np
 import pytest
 
 from hopscope.claims.judge import judge
@@ -109,7 +111,7 @@ def verdicts(chosen, evidence):
 
 
 def test_what_the_claims_say_of_the_law():
-    chosen = planned(seeds=11, deepest_seeds=11)
+    chosen = planned(seeds=11, deepest_seeds=11, layers=(1, 2, 3, 4))
     found = verdicts(chosen, made_up(chosen, by_depth))
     for name in ("R1", "R2", "R3", "R9b", "R9c", "R11", "N13b", "N15"):
         assert found[name].here.verdict == "reproduced", (name, found[name].here)
@@ -132,6 +134,35 @@ def test_a_minimum_at_which_no_model_has_a_loss_says_nothing():
     assert (found.n, found.value, found.here.verdict) == (1, 0.0, "inconclusive")
 
 
+def test_luck_that_hangs_on_no_depth_is_no_law():
+    """Each model learns as many steps as it likes: single seeds jump, and late steps first come where it is deep."""
+    chosen = planned(seeds=11, deepest_seeds=11, layers=(1, 2, 3, 4, 5), steps=3)
+    known = np.random.default_rng(0).integers(0, 4, (11, 6))
+
+    def lucky(cell, seed, step):
+        return 0.05 if cell.asked == "IC" and known[seed, cell.layers] >= step else 0.9
+
+    found = verdicts(chosen, made_up(chosen, lucky))
+    assert found["R11"].here.verdict == "refuted" and found["R2"].here.verdict == "inconclusive"
+    assert "layers from first to last" in found["R2"].parts and found["R2"].leaning == "mixed"
+    assert found["R2"].controls["growth beyond that of shuffled depths"].verdict == "reproduced"
+
+
+def test_the_first_of_shuffled_depths_is_their_mean_over_all_orders():
+    chosen = planned(seeds=2, layers=(1, 2, 4, 5), deepest_seeds=2)
+    learned = {(0, 1): {2, 5}, (0, 2): {4}, (1, 1): {1, 4, 5}, (1, 2): set()}
+
+    def final(cell, seed, step):
+        return 0.05 if cell.layers in learned[seed, step] else 0.9
+
+    found = values.models(chosen.options, made_up(chosen, final), "IC")
+    orders = {
+        count: np.mean([min(each) for each in combinations((1, 2, 4, 5), count)]) for count in (1, 2, 3)
+    }
+    means = values.needed_layers(chosen.options, found, by_chance=True)
+    assert means == pytest.approx(np.array([[orders[2], orders[1]], [orders[3], 6]]))
+
+
 def test_what_speaks_against_them():
     chosen = planned(seeds=11, deepest_seeds=11)
     everything = made_up(chosen, lambda cell, seed, step: 0.05, times={1: 200, 2: 100})
@@ -150,7 +181,7 @@ def test_one_chain_is_answered_by_position_and_refutes_nothing():
 
 
 def test_a_diverged_model_is_missing_and_not_left_out():
-    chosen = planned(seeds=2)
+    chosen = planned(seeds=3, layers=(1, 2, 3, 4))
 
     def final(cell, seed, step):
         return None if (cell.layers, seed) == (2, 1) else by_depth(cell, seed, step)
@@ -159,7 +190,7 @@ def test_a_diverged_model_is_missing_and_not_left_out():
     needed = values.needed_layers(chosen.options, values.models(chosen.options, evidence, "IC"))
     assert needed[0].tolist() == [2, 3] and math.isnan(needed[1][0])
     gains = values.largest_gains(chosen.options, evidence).values
-    assert math.isfinite(gains[0]) and math.isnan(gains[1])
+    assert gains[0] == gains[2] == 1.0 and math.isnan(gains[1])
     assert values.losses_without_curriculum(chosen.options, evidence).values.tolist()[0] == 0.9
 
 
@@ -179,7 +210,7 @@ def test_a_loss_keeps_its_share_of_the_plateau(chains, loss):
 
 
 def test_where_nothing_is_learned_nothing_is_said_and_few_seeds_decide_nothing():
-    chosen = planned(layers=(1, 2, 3), deepest_seeds=2)
+    chosen = planned(layers=(1, 2, 3, 4), deepest_seeds=2)
     options, nothing = chosen.options, made_up(chosen, lambda cell, seed, step: 0.9)
     ordered, grown = values.steps_out_of_order(options, nothing), values.growth_of_layers(options, nothing)
     gains = values.largest_gains(options, nothing)

@@ -16,8 +16,8 @@ def at(time):
     return Crossing(time, time - 1, time + 1, None)
 
 
-def made(later, alignment, held, control):
-    """Rows of 24 members: when x₂ fell (by seed), how x₂'s read was aligned, and when it fell with rows held."""
+def made(later, alignment, held, control, own_held):
+    """Rows of 24 members: when x₂ fell (by seed), how its read was aligned, when it and x₁ fell with rows held."""
 
     def rows(planned):
         yield from rows_of(planned, "learned")
@@ -40,6 +40,8 @@ def made(later, alignment, held, control):
                 crossing = Crossing(None, None, None, time[0]) if isinstance(time, tuple) else at(time)
                 own = {**where, "measure": "clamps", "part": run}
                 yield from time_rows("clamped_fell_step_2", crossing, **own)
+                first = own_held(member) if run == "step_1" else 100.0
+                yield from time_rows("clamped_fell_step_1", at(first), **own)
 
     return rows
 
@@ -50,6 +52,7 @@ def ledger_of(tmp_path, **given):
         "alignment": lambda member: 0.1 + 0.02 * member,
         "held": lambda member: 500.0,
         "control": lambda member: 210.0,
+        "own_held": lambda member: 200.0,
     }
     return judged(tmp_path, "emergence", "needs", rows=made(**{**same, **given}))[-1]
 
@@ -69,6 +72,20 @@ def test_a_read_is_needed_where_it_delays_the_next_loss(tmp_path, held, control,
     found = ledger_of(tmp_path, held=held, control=control)["N21"]
     delayed = found.parts["seeds delayed with the read held"]
     assert (delayed if verdict == "not run" else found).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "late, n, verdict",
+    [(24, 24, "refuted"), (18, 18, "refuted"), (11, 11, "inconclusive"), (0, 0, "not run")],
+)
+def test_a_read_that_others_did_is_not_put_to_the_test(tmp_path, late, n, verdict):
+    """Where x₁ itself is not delayed with its read held, its heads were replaced."""
+    found = ledger_of(
+        tmp_path, held=lambda member: 210.0, own_held=lambda member: 200.0 if member < late else 199.0
+    )
+    delayed = found["N21"].parts["seeds delayed with the read held"]
+    assert (delayed.n, delayed.verdict) == (n, verdict)
+    assert found["N21"].verdict == ("refuted" if verdict == "refuted" else "inconclusive")
 
 
 @pytest.mark.parametrize(

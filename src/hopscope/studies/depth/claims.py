@@ -39,7 +39,7 @@ def claims(options: Options) -> list[Claim]:
             at_scale=partial(values.lacks, options, "non-IC"),
         ),
         claim(
-            "R2", values.growth_of_layers, {"the same of steps that some depth learns": values.growth_among_learned},
+            "R2", values.growth_of_layers, {"growth beyond that of shuffled depths": values.growth_by_depth},
             statement="Later positions of the chain need more layers.",
             source="paper §7.2",
             protocol="by seed: the smallest number of layers with a final partial loss of x_k under 0.5, and how it "
@@ -87,11 +87,12 @@ def claims(options: Options) -> list[Claim]:
             at_scale=partial(values.lacks, options, "IC", depths=False),
         ),
         claim(
-            "R11", values.largest_gains, {"from one seed to the next at the same depth": values.gain_between_seeds},
+            "R11", values.largest_gains, {"each seed's depths moved on": partial(values.largest_gains, moved=True)},
             statement="Emergence is no mirage: with depth, skill jumps on a continuous metric too.",
             source="paper §10.1",
-            protocol="by seed: largest gain of 1 minus the partial loss from one depth to the next, as a share of its "
-            "range over all depths, mean over the steps that are learned at some depth",
+            protocol="by seed: gain of 1 minus the partial loss from one depth to the next, at the depth at which the "
+            "other seeds gain the most, as a share of the seed's range over all depths, of which there are four or "
+            "more; mean over the steps that are learned at some depth",
             kind="general", must=at_least(0.5, "fraction"), rule="mean",
             seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks, options, "IC"),
         ),

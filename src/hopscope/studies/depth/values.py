@@ -36,6 +36,9 @@ PAPER_RUNS, PAPER_SEEDS, PAPER_DEPTHS = 64, 8, 8
 """Section 7: "For each formulation, I train 64 transformers with 1 to 8 layers (8 transformers for each number of
 layers)"."""
 
+LEAST_DEPTHS = 4
+"""Of R11: one of the two gains of three depths is half of the range, or more, whatever they are."""
+
 THEORY_STEPS = 64
 """Chains up to this length are counted through for R9a."""
 
@@ -184,21 +187,27 @@ def losses_by_depth(found: "pd.DataFrame") -> "np.ndarray":
     return losses.reshape(len(losses) // max(1, depths), depths, losses.shape[1])
 
 
-def needed_layers(options: Options, found: "pd.DataFrame") -> "np.ndarray":
+def needed_layers(options: Options, found: "pd.DataFrame", by_chance: bool = False) -> "np.ndarray":
     """The least number of layers that learned each step, `[seed, step]`, of the seeds trained at every depth.
 
     One more than the deepest model has where none learned it, NaN where a shallower model diverged.  A seed that
-    learned no step says nothing.
+    learned no step says nothing.  `by_chance`: its mean over all orders in which a seed's losses could stand.
     """
     import numpy as np
 
-    losses, layers = losses_by_depth(found), found["layers"].unique()
+    losses, layers = losses_by_depth(found), found["layers"].unique().tolist()
     ended = ~(losses >= options.of_plateau(LEARNED))  # learned, or not known
     first = ended.argmax(1)
     unknown = np.isnan(np.take_along_axis(losses, first[:, None], 1)[:, 0])
-    most = layers.max() + 1
-    needed = np.where(ended.any(1), np.where(unknown, np.nan, layers[first]), most)
-    return needed[(needed != most).any(1)]
+    most, n = layers[-1] + 1, len(layers)
+    needed = np.where(ended.any(1), np.where(unknown, np.nan, np.array(layers)[first]), most)
+    says = (needed != most).any(1)
+    if by_chance:
+        # The first of c depths of n is the k-th in comb(n - k, c - 1) of comb(n, c) orders.
+        ways = [[math.comb(n - 1 - at, c - 1) for at in range(n)] for c in range(1, n + 1)]
+        mean = np.array([most, *(np.dot(layers, each) / sum(each) for each in ways)])
+        needed = np.where(np.isnan(losses).any(1), np.nan, mean[ended.sum(1)])
+    return needed[says]
 
 
 def growth_of_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
@@ -224,14 +233,15 @@ def growth_of_layers(options: Options, evidence: "Evidence") -> dict[str, Sample
     return {part: Samples(each, **more) for part, each in zip(GROWTH, values, strict=True)}
 
 
-def growth_among_learned(options: Options, evidence: "Evidence") -> dict[str, Samples]:
-    """Control of R2: the same of the steps that a seed learns at some depth: others count one layer too many."""
-    found, grown = models(options, evidence, "IC"), list[float]()
-    for layers in needed_layers(options, found) if found["layers"].nunique() > 1 else ():
-        # What is not known is not left out: NaN is not more than the deepest.
-        learned = layers[~(layers > found["layers"].max())]
-        grown.append(learned[-1] - learned[0])
-    return {GROWTH[1]: Samples(grown, unit="seed", note="" if grown else "no seed learned a step")}
+def growth_by_depth(options: Options, evidence: "Evidence") -> dict[str, Samples]:
+    """Control of R2: how much more it grows than if a seed's losses stood at its depths in any order.
+
+    A step that is learned more seldom is first learned at a larger depth, by chance alone.
+    """
+    found = models(options, evidence, "IC")
+    needed, chance = (needed_layers(options, found, by_chance) for by_chance in (False, True))
+    grown = (needed[:, -1] - needed[:, 0]) - (chance[:, -1] - chance[:, 0])
+    return {GROWTH[1]: Samples(grown, unit="seed", note="" if len(grown) else "no seed learned a step")}
 
 
 def in_ranges(options: Options, losses: "np.ndarray", numbers: "np.ndarray", known: bool) -> list[float]:
@@ -249,35 +259,30 @@ def in_ranges(options: Options, losses: "np.ndarray", numbers: "np.ndarray", kno
     return [float((numbers[learned] / (high - low)[learned]).mean())] if learned.any() else []
 
 
-def largest_gains(options: Options, evidence: "Evidence") -> Samples:
-    """By seed: the largest gain in skill from one depth to the next, as a share of its range over depths."""
+def largest_gains(options: Options, evidence: "Evidence", moved: bool = False) -> Samples:
+    """By seed: its gain in skill at the depth at which the others gain the most, as a share of its range over depths.
+
+    The largest gain of a seed alone would be as large if its depths stood in any other order.  `moved`, the control of
+    R11: the depths of each seed are moved on by one more than those of the seed before.
+    """
     import numpy as np
 
     found, gains = models(options, evidence, "IC"), list[float]()
     layers = found["layers"].unique().tolist()
-    if len(layers) < 3 or layers != list(range(layers[0], layers[-1] + 1)):
-        return Samples([], unit="seed", note="needs three depths or more, one layer apart")
-    for losses in losses_by_depth(found):
-        gains += in_ranges(options, losses, -np.diff(losses, axis=0).min(0), not np.isnan(losses).any())
+    if len(layers) < LEAST_DEPTHS or layers != list(range(layers[0], layers[-1] + 1)):
+        return Samples([], unit="seed", note=f"needs {LEAST_DEPTHS} depths or more, one layer apart")
+    losses = losses_by_depth(found)
+    losses = np.array([np.roll(own, seed, 0) for seed, own in enumerate(losses)]) if moved else losses
+    rises, known = -np.diff(losses, axis=1), ~np.isnan(losses).any((1, 2))
+    for seed, own in enumerate(losses):
+        others = rises[known & (np.arange(len(losses)) != seed)]
+        if len(others):
+            at = others.mean(0).argmax(0)
+            gains += in_ranges(options, own, rises[seed, at, np.arange(options.steps)], bool(known[seed]))
     note = "" if gains else "no seed learned a step at some depths and not at others"
     learned = (found.filter(like="step_") < options.of_plateau(LEARNED)).any(axis=None)
     missing, excluded = reading_lacks(options, found) if gains else "", "" if learned else note
     return Samples(gains, unit="seed", missing=missing, note=note, excluded=excluded)
-
-
-def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
-    """Control of R11: how much the next seed's skill differs at the same depth, in shares of the range over depths.
-
-    If seeds differ by half of the range at a typical depth, a jump from one depth to the next says nothing of depth.
-    """
-    import numpy as np
-
-    found = losses_by_depth(models(options, evidence, "IC"))
-    apart = list[float]()
-    for one, other in pairwise([*found, *found[: len(found) > 1]]):
-        away = abs(other - one)
-        apart += in_ranges(options, one, away.mean(0), not np.isnan(away).any())
-    return Samples(apart, unit="seed", note="" if apart else "no two seeds learned a step")
 
 
 # R3: in which order.

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from functools import partial
-from itertools import permutations
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import Crossing, order
@@ -95,10 +95,13 @@ def crossing_rows(evidence: "Evidence") -> Rows:
 def precedence_rows(options: ChainOptions, evidence: "Evidence") -> Rows:
     """In how many independent members one event came before another, of those in which the order is known."""
     every = events(evidence, options.steps, independent(evidence))
-    for (first, one), (second, other) in permutations(every.items(), 2):
+    for (first, one), (second, other) in product(every.items(), repeat=2):
+        names = {"this came": words_of(first), "before this": words_of(second)}
         found = Counter(order(one[member], other[member]) for member in one.keys() & other.keys())
-        if known := found.total() - found["unknown"]:
-            names = {"this came": words_of(first), "before this": words_of(second)}
+        known = found.total() - found["unknown"]
+        if first == second:
+            yield {**names, "note": "–"}
+        elif known:
             yield {**names, "value": found["before"] / known, "note": f"{found['before']}/{known}"}
 
 

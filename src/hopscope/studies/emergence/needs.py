@@ -25,6 +25,7 @@ N21 = {
 N22 = {"R² of the alignment": at_least(0.5), "R² beyond that of the time": at_least(0.0)}
 TWOFOLD, SEEDS = 2.0, 16
 SOURCE = "docs/protocols.md, Revision 3"
+HELD = "no member was read, or to hold the read of x₁ did not delay x₁ itself: other heads did it"
 STEPS, LEAST = 2, {"layers": 4, "heads": 8, "width": 128, "training_steps": 600}
 """Steps of the chains, and the least size of the models that can decide."""
 
@@ -40,11 +41,12 @@ def lacks(options: ChainOptions, evidence: "Evidence") -> str:
 def delayed(evidence: "Evidence") -> dict[str, Samples]:
     """Of members that were read: 1 where the loss of x₂ fell at least twice as late with rows held, else 0 (N21).
 
-    A loss that never fell is late once twice the time has passed; before that nothing is known.
+    A loss that never fell is late once twice the time has passed; before that nothing is known.  Where x₁ itself is
+    not as late with its read held, other heads did the read: that says nothing of what x₂ needs.
     """
-    fell = chains.times(evidence, "clamped_fell_step_2")
 
-    def late(run: str, member: int) -> float:
+    def late(run: str, step: int, member: int) -> float:
+        fell = chains.times(evidence, f"clamped_fell_step_{step}")
         alone, held = (fell.get(Place(member, None, None, name)) for name in (LEFT_ALONE, run))
         if alone is None or held is None or alone.time is None:
             return math.nan
@@ -52,8 +54,11 @@ def delayed(evidence: "Evidence") -> dict[str, Samples]:
             return math.nan
         return float(held.time is None or held.time >= TWOFOLD * alone.time)
 
-    runs = ("step_1", f"{CONTROL}step_1")
-    found = (chains.of_each_read(evidence, "both", partial(late, run)) for run in runs)
+    def needing(member: int) -> float:
+        return late("step_1", 2, member) if late("step_1", 1, member) == 1.0 else math.nan
+
+    each = (needing, partial(late, f"{CONTROL}step_1", 2))
+    found = (chains.of_each_read(evidence, "both", one, HELD) for one in each)
     return dict(zip(N21, found, strict=True))
 
 
@@ -124,7 +129,8 @@ def claims(options: ChainOptions) -> list[Claim]:
             "samples: with nothing held; with the read for x₁ held (that of a single token without which x₁ is the "
             "first to be lost, and whose removal costs most), in every head of the circuit that does it; and with the "
             "same rows of as many heads that no circuit uses: share of seeds in which the loss of x₂ falls under 0.5 "
-            "at least twice as late as with nothing held; exact interval on one side of one half",
+            "at least twice as late as with nothing held, of those in which x₁ itself does with its read held; exact "
+            "interval on one side of one half",
             value=delayed,
             must=N21,
             rule="share",

@@ -209,26 +209,30 @@ def by_verdict(judgements: Mapping[str, Any]) -> str:
 
 def of_each(kinds: bool, evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Accuracy of each model by depth of the equations; or by formulation, of each the deepest questions."""
-    found, guesses = dict[tuple[str, str], Any](), dict[Any, float]()
+    name, found, guesses = (
+        "formulation" if kinds else "equations",
+        dict[tuple[str, str], Any](),
+        dict[Any, float](),
+    )
     for part in evidence.rows("questions")["part"] if "questions" in evidence else ():
         model, _, kind = part.rpartition(", ")
-        name, _, depth = kind.partition(" D = ")
-        if kinds or name == "equations":
-            found[model, name if kinds else depth] = part, kind if kinds else int(depth)
+        form, _, depth = kind.partition(" D = ")
+        if kinds or form == "equations":
+            found[model, form if kinds else depth] = part, kind if kinds else int(depth)
     for (model, _), (part, place) in found.items():
         low, value, high = (numbers(evidence, f"accuracy{end}", part)[0] for end in ("_low", "", "_high"))
         if not math.isnan(value):  # without an acceptable answer there is no accuracy
-            yield {"model": model, "at": place, "value": value, "low": low, "high": high}
+            yield {"model": model, name: place, "value": value, "low": low, "high": high}
         guesses[place] = numbers(evidence, "guess", part)[0]
-    yield from ({"model": "a guess", "at": place, "value": value} for place, value in guesses.items())
+    yield from ({"model": "a guess", name: place, "value": value} for place, value in guesses.items())
 
 
 def figures(options: Options) -> Iterable[charts.Figure]:
     """The paper's Figure 2."""
     look: Any = {"title": "accuracy, given an acceptable answer", "ends": (0.0, 1.0), "by": "model"}
-    yield charts.dots("accuracy", "at", rows=partial(of_each, True), name="formulations", **look)
+    yield charts.dots("accuracy", "formulation", rows=partial(of_each, True), name="formulations", **look)
     if "equations" in options.formulations and len(options.depths) > 1:
-        yield charts.sweep("accuracy", "at", rows=partial(of_each, False), name="depths", **look)
+        yield charts.sweep("accuracy", "equations", rows=partial(of_each, False), name="depths", **look)
 
 
 study = Study(

@@ -38,18 +38,13 @@ _COLUMNS = 1800
 """Columns of a chunk, at most: enough that a call costs little, few enough that its activations stay in cache."""
 
 
-def by_layer(views: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
-    """Views of a flat buffer; those of one name in all layers, at equal distances, as one `[member, layer, …]`."""
-    found = {name: view for name, view in views.items() if not name.startswith("layers.")}
-    for name, first in views.items():
-        own = name.removeprefix("layers.0.")
-        if own != name:
-            second = views[f"layers.{min(1, layers - 1)}.{own}"]
-            assert second.untyped_storage().data_ptr() == first.untyped_storage().data_ptr(), "not one buffer"
-            apart = second.storage_offset() - first.storage_offset()
-            strides = (first.stride(0), apart, *first.stride()[1:])
-            found[own] = first.as_strided((len(first), layers, *first.shape[1:]), strides)
-    return found
+def by_layer(weights: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
+    """Weights by name; those of one name in all layers as one `[member, layer, …]`."""
+    found = {name: weight for name, weight in weights.items() if not name.startswith("layers.")}
+    own = [name.removeprefix("layers.0.") for name in weights if name.startswith("layers.0.")]
+    return found | {
+        name: torch.stack([weights[f"layers.{y}.{name}"] for y in range(layers)], 1) for name in own
+    }
 
 
 class Folded:
@@ -60,10 +55,10 @@ class Folded:
 
     def __init__(self, model: Transformer, buffer: Tensor, make: Callable[..., dict[str, Tensor]]):
         """`make` makes them of the weights (`by_layer`), by differentiable operations."""
-        self._make, layers = make, model.config.layers
-        self._leaves, self._back = by_layer(model.weights(), layers), by_layer(model.views(buffer), layers)
+        self._make, self._layers = make, model.config.layers
+        self._leaves, self._back = model.weights(), model.views(buffer)
         with torch.no_grad():
-            shapes = {name: each.shape for name, each in make(self._leaves).items()}
+            shapes = {name: each.shape for name, each in make(by_layer(self._leaves, self._layers)).items()}
         self.made, self.slopes = ({name: torch.zeros(shapes[name]) for name in shapes} for _ in range(2))
         for leaf in self._leaves.values():
             leaf.requires_grad_()
@@ -71,7 +66,7 @@ class Folded:
     def fold(self) -> None:
         """Take over the weights as they are now, and begin new gradients."""
         with torch.enable_grad():
-            self._graph = list(self._make(self._leaves).values())
+            self._graph = list(self._make(by_layer(self._leaves, self._layers)).values())
         torch._foreach_copy_(list(self.made.values()), [each.detach() for each in self._graph])
         torch._foreach_zero_(list(self.slopes.values()))
 
