@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from hopscope.claims.verdict import counted
 from hopscope.errors import UserError
@@ -252,7 +253,8 @@ class Story:
         if self.lead and self.lead[1] and self.lead[1].name == name:
             if self.lead[1].caption == self._figures[name].caption:  # none was given with the answer
                 self.lead = self.lead[0], shown
-            return "\n\nThe chart of this stands at the top of the page.\n\n"
+            words = Markup("<p>This chart stands at the top of the page: {}</p>")
+            return self.held.block(words.format(self.held.html(shown.caption)))
         return self.held.block(self._blocks["figure"](shown))
 
     def figures(self) -> str:

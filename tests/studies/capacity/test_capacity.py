@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.runs import Evidence
 from hopscope.studies.capacity.study import (
@@ -23,6 +24,15 @@ from hopscope.studies.capacity.study import (
 from hopscope.studies.curriculum.wide import at_depth
 from hopscope.study.jobs import plan
 from hopscope.tasks import held_out, losses
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [({"layers": ()}, "layers: expected one"), ({"noises": (-1.0,)}, "noises: .*found -1")],
+)
+def test_what_cannot_be_tried_is_told_before_training(fields, words):
+    with pytest.raises(UserError, match=words):
+        study.chosen("smoke", fields).grid()
 
 
 @pytest.mark.parametrize("preset", [None, *study.presets])

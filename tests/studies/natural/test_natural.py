@@ -87,6 +87,11 @@ def test_words_are_bounded(words):
         study.changed({"words": words})
 
 
+def test_a_share_is_one():
+    with pytest.raises(UserError, match=r"shares: expected numbers from 0 to 1, found 1\.5"):
+        study.chosen("smoke", {"shares": (0.3, 1.5)}).grid()
+
+
 def test_every_mixture_is_trained_once():
     found = [*configurations(Options(shares=(0.3,)))]
     assert [each.label for each in found] == [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims import Claim, Samples, at_least
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
+from hopscope.errors import UserError
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import LEARNED, learned_in
 from hopscope.studies.chains.recipe import chains_of
@@ -96,6 +97,10 @@ def at_solution(options: Options) -> dict[str, float]:
 
 
 def configurations(options: Options) -> list[Configuration]:
+    if not options.layers:
+        raise UserError("layers: expected one number of layers or more, found none")
+    if strange := [each for each in options.noises if not each > 0.0]:
+        raise UserError(f"noises: expected numbers above 0, found {strange[0]:g}")
     return wide.by_depth(variants(options), options.layers) + [
         Configuration(label=name, overrides={**WITNESS_SHAPE, "training.learning_rate": rate})
         for name, rate in at_solution(options).items()

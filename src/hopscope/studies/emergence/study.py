@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from hopscope.errors import UserError
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions, shared_figures
 from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits, compared
@@ -45,7 +46,7 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
     """Seeds as they are, then the initial weights of some on the samples of the others."""
     if options.crossed == 1 or options.crossed > study.seeds:
         wanted = f"expected 0, or 2 to {study.seeds} (the number of seeds)"
-        raise ValueError(f"crossed: {wanted}, found {options.crossed}")
+        raise UserError(f"crossed: {wanted}, found {options.crossed}")
     found = [options.configuration()]
     for init, data in permutations(range(options.crossed), 2):
         label = f"{options.label}, init {init}, data {data}"

@@ -187,6 +187,8 @@ class Options(Config):
 
 def configurations(options: Options) -> Iterator[Configuration]:
     """One configuration for each mixture; the texts are counted for theirs."""
+    if strange := [share for share in options.shares if not 0.0 <= share <= 1.0]:
+        raise UserError(f"shares: expected numbers from 0 to 1, found {strange[0]:g}")
     found = two_hop_shares(tuple(texts(options.files, options.words)))
     of_texts = {TEXT: found[USUAL.name], MOST: max(found.values())}
     doses = {f"{share:g} two hops": share for share in options.shares}

@@ -234,24 +234,13 @@ def claims(options: Options, study: Any) -> Iterator[Claim]:
     )
 
 
-def by_depth(depths: tuple[int, ...], evidence: "Evidence") -> Iterator[dict[str, Any]]:
-    """Accuracy of every model in the exam, by depth, with its interval over questions."""
-    for depth in depths:
-        place: Any = {"measure": "exam", "part": f"depth_{depth}"}
-        if evidence.has("accuracy", **place):
-            value, low, high = (evidence.last(f"accuracy{end}", **place) for end in ("", "_low", "_high"))
-            for member in value.dropna().index:
-                label, seed = evidence.configurations[member], evidence.seeds[member]
-                who = {"mixture": label, "member": member, "seed": seed, "depth": depth}
-                yield {**who, "value": value[member], "low": low[member], "high": high[member]}
-
-
 def figures(options: Options, study: Any) -> Iterator[charts.Figure]:
     """The right panel of the paper's Figure 2, of models of our own; and accuracy during training."""
     names = {f"accuracy_depth_{depth}": f"D = {depth}" for depth in study.task.depths}
     look: Any = {"levels": {"a guess": 1.0 / study.task.chains}, "ends": (0.0, 1.0)}
-    rows = partial(by_depth, study.task.depths)
-    yield charts.sweep("accuracy", "depth", by="mixture", rows=rows, name="exam", title="accuracy", **look)
+    told = {f"depth_{depth}": f"D = {depth}" for depth in study.task.depths}
+    yield charts.sweep("accuracy", "part", by="configuration", where={"measure": "exam"}, names=told, name="exam",
+                       title="accuracy", **look)  # fmt: skip
     yield charts.curves([*names], by="metric", panel="configuration", names=names, name="curves",
                         title="held-out accuracy", **look)  # fmt: skip
 
