@@ -132,6 +132,7 @@ def test_numbers_of_no_member_have_the_colour_of_their_series():
         return [{"of": of, "at": "a", "value": 0.5, "low": 0.4, "high": 0.6} for of in ("model", "a guess")]
 
     table = Evidence.of(rows(), config()["members"], config())
+    assert "%" not in shown(dots([], y="at", by="of", name="own", rows=both), table).alt
     found = dots([], y="at", by="of", name="own", rows=both)(table).to_dict()
     assert {row["kind"] for each in found["datasets"].values() for row in each if "kind" in row} == {"seed"}
 

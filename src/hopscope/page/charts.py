@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from itertools import takewhile
+from os.path import commonprefix
 from textwrap import wrap
 from typing import Any
 
@@ -57,12 +57,9 @@ class Chosen:
         values = (frame := frame.reindex(columns=[*columns]))["value"].astype("float64")
         never = values.abs() == math.inf
         self.frame = frame.assign(value=values.mask(never), never=never)
-        known = self.frame["value"].dropna()
-        shares = all(facts.unit_of(metric, known) == "fraction" for metric in drawing.metrics)
-        self.unit = "fraction" if shares else "number"
-        in_words = (metric.split("_") for metric in drawing.metrics)
-        same = takewhile(lambda each: len({*each}) == 1, zip(*in_words, strict=False))
-        common = "_".join(word for word, *_ in same)
+        units = {facts.unit_of(metric, self.frame["value"].dropna()) for metric in drawing.metrics}
+        self.unit = "fraction" if units == {"fraction"} else "number"
+        common = "_".join(commonprefix([each.split("_") for each in drawing.metrics]))  # noqa: RUF071 - of words
         stem = re.sub(r"(_step|_x)?_?\d*$", "", common).rstrip("_") or "value"
         words = facts.metric_words(stem, self.shown.get("split", ""), self.shown.get("part"))
         self.title, self.levels = self.shown.get("title") or words, self._levels(evidence)
@@ -192,22 +189,16 @@ def _curve_rows(chosen: Chosen, frame: pd.DataFrame) -> list[Row]:
 
 def _summaries(chosen: Chosen, alone: str = "mean") -> list[Row]:
     """A row for each member at its last step, and one for the mean of each place; numbers of no member are `alone`."""
-    rows, places = list[Row](), dict[tuple[Any, ...], list[Row]]()
-    for row in chosen.final[[*_ROLES, "member", "seed", "value", "low", "high", "never"]].to_dict("records"):
-        places.setdefault(tuple(row[role] for role in _ROLES), []).append(row)
-    for at, every in places.items():
-        place, own = dict(zip(_ROLES, at, strict=True)), [row for row in every if not missing(row["value"])]
-        of_members = any(not missing(row["member"]) for row in own)
-        for row in own:  # numbers of the whole run may have intervals of their own
-            kept = {name: _short(row[name]) for name in ("value", "low", "high", "seed")}
+    final, rows = chosen.final.astype(dict.fromkeys(_ROLES, object)), list[Row]()
+    for at, every in final.groupby([*_ROLES], sort=False, dropna=False):
+        place, own = dict(zip(_ROLES, at, strict=True)), every[every["value"].notna()]
+        of_members = own["member"].notna().any()
+        # Numbers of the whole run may have intervals of their own.
+        for row in own[["value", "low", "high", "seed"]].to_dict("records"):
+            kept = {name: _short(each) for name, each in row.items()}
             rows.append({"kind": "seed" if of_members else alone, **place, **kept})
-        if of_members and not any(row["never"] for row in every):
-            of = dict[Any, list[float]]()
-            for row in own:
-                of.setdefault(row["member"], []).append(row["value"])
-            known = sorted(member for member in of if not missing(member))
-            means = pd.Series({member: sum(of[member]) / len(of[member]) for member in known})
-            rows.append(_mean(place, chosen.facts.estimate(means)))
+        if of_members and not every["never"].any():
+            rows.append(_mean(place, chosen.facts.estimate(own.groupby("member")["value"].mean())))
     return rows
 
 
@@ -300,13 +291,12 @@ def _chart(
     apart: Spec | None = None, legend: Spec | None = None, last: Mapping[str, float] | None = None, **values: Any,
 ) -> Spec:  # fmt: skip
     percent, grouped = chosen.unit == "fraction", values.pop("grouped", any(chosen.labels["group"]))
-    fixed = {"format": ".6~g", "labelExpr": "datum.value == 0 ? '0' : datum.label"}
-    value_axis = {"tickCount": 6, **({"format": "%"} if percent else fixed)}
+    form = {"format": "%" if percent else ".6~g", "labelExpr": "datum.value == 0 ? '0' : datum.label"}
     if legend is not None:  # as many names in a row as fit
         fit = WIDTH // (7 * max(len(str(each)) for each in chosen.labels["group"]) + 36)
         legend = {"title": None, "orient": "top", "labelLimit": 0, "columns": max(1, fit), **legend}
     given = {
-        "title": chosen.title, "low": ends[0], "high": ends[1], "value_axis": value_axis,
+        "title": chosen.title, "low": ends[0], "high": ends[1], "value_axis": {"tickCount": 6, **form},
         "groups": chosen.labels["group"], "grouped": grouped, "alone": not grouped, "legend": legend,
         "roles": [{"field": role, "type": "nominal", "title": name} for role, name in chosen.drawing.columns.items()],
         "levels": _known(chosen, ends), **_names(chosen, last or {}, ends),
