@@ -141,7 +141,10 @@ def test_what_a_user_can_mend_is_one_line(capsys, words, found):
         (["--training.lr", "1"], "did you mean 'training.learning_rate'?"),
         (["--task.loud", "True"], "found 'True'; write --task.loud"),
         (["--task.loud", "false"], "found 'false'; leave it out, for so it is"),
-        (["--model.causal"], "--model.causal: expected what is not on, found a switch that is; leave it out"),
+        (
+            ["--model.causal"],
+            "--model.causal: expected a switch that is off, found one that is on; leave it out",
+        ),
         (["--model.layers", "0"], "model.layers"),
         (["--training.steps", "abc"], "steps"),
         (["--completion", "torch"], "completion"),

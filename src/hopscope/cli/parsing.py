@@ -33,9 +33,8 @@ def parse(
     """
     program = f"hopscope {command}"
     advice = f"see {program} --help"
-    if any(
-        not word or re.fullmatch(r"--[\w.-]+=", word) for word in arguments
-    ):  # which pathlib would take for the current folder
+    # Which pathlib would take for the current folder.
+    if any(not word or re.fullmatch(r"--[\w.-]+=", word) for word in arguments):
         raise UserError(f"{command}: expected a PATH or a value, found an empty word; {advice}")
     errors = io.StringIO()
     about: Any = {"prog": program, "description": description, "config": (tyro.conf.FlagCreatePairsOff,)}

@@ -164,12 +164,10 @@ def _named(arguments: Sequence[str], flags: Mapping[str, Flag], study: Study) ->
             off = f"--{section}{'.' * bool(section)}no-{field}"
             on = following.lower() != "false"
             advice = "leave it out, for so it is" if is_on == on else f"write {argument if on else off}"
-            found = (
-                f"a switch without a value, found {following!r}"
-                if valued
-                else "what is not on, found a switch that is"
+            kind, found = (
+                ("without a value", repr(following)) if valued else ("that is off", "one that is on")
             )
-            raise UserError(f"{argument}: expected {found}; {advice}")
+            raise UserError(f"{argument}: expected a switch {kind}, found {found}; {advice}")
         yield argument, name
 
 

@@ -44,10 +44,10 @@ def delayed(evidence: "Evidence") -> dict[str, Samples]:
     A loss that never fell is late once twice the time has passed; before that nothing is known.  Where x₁ itself is
     not as late with its read held, other heads did the read: that says nothing of what x₂ needs.
     """
+    fell = {step: chains.times(evidence, f"clamped_fell_step_{step}") for step in (1, 2)}
 
     def late(run: str, step: int, member: int) -> float:
-        fell = chains.times(evidence, f"clamped_fell_step_{step}")
-        alone, held = (fell.get(Place(member, None, None, name)) for name in (LEFT_ALONE, run))
+        alone, held = (fell[step].get(Place(member, None, None, name)) for name in (LEFT_ALONE, run))
         if alone is None or held is None or alone.time is None:
             return math.nan
         if held.time is None and (held.censored_at or 0.0) < TWOFOLD * alone.time:

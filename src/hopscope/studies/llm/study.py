@@ -209,11 +209,8 @@ def by_verdict(judgements: Mapping[str, Any]) -> str:
 
 def of_each(kinds: bool, evidence: "Evidence") -> Iterator[dict[str, Any]]:
     """Accuracy of each model by depth of the equations; or by formulation, of each the deepest questions."""
-    name, found, guesses = (
-        "formulation" if kinds else "equations",
-        dict[tuple[str, str], Any](),
-        dict[Any, float](),
-    )
+    name = "formulation" if kinds else "equations"
+    found, guesses = dict[tuple[str, str], Any](), dict[Any, float]()
     for part in evidence.rows("questions")["part"] if "questions" in evidence else ():
         model, _, kind = part.rpartition(", ")
         form, _, depth = kind.partition(" D = ")
