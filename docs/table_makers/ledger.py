@@ -70,7 +70,7 @@ def _standing(told: list[tuple[str, Row]]) -> tuple[str, Row]:
 def _lacking(claim: Row, ran: Iterable[str]) -> str:
     """The first that an inconclusive verdict lacks; of completions those that no run has."""
     first = next(iter(claim.get("lacks", ())), "")
-    before, told, names = first.rpartition("not run: ")
+    before, told, names = first.rpartition("not run under ")
     if told:
         left = [name for name in names.split(", ") if name not in ran]
         return before + told + ", ".join(left) if left else before.rstrip("; ")

@@ -36,7 +36,7 @@ def test_a_run_under_one_completion(kind, values, verdict, here, leaning, name):
     assert (found.verdict, found.here.verdict, found.leaning) == (verdict, here, leaning)
     assert found.completion == (kind and name)
     # Whatever is decided, the words name what was run and what was not.
-    others = f"not run: {', '.join(each for each in COMPLETIONS if each != name)}"
+    others = f"not run under {', '.join(each for each in COMPLETIONS if each != name)}"
     assert (others in found.words and f"under {name}" in found.words) is (kind is not None)
     assert (f"completion {name}" in str(Ledger([found]))) is (kind is not None)
 

@@ -174,10 +174,10 @@ def test_the_ledger_shows_what_runs_say_together(monkeypatch):
     for kind, one, said in (("general", refuted, "refuted"), ("existence", refuted, "inconclusive")):
         told = [("file", {**each, "kind": kind}) for each in (one, open_)]
         assert ledger._standing(told)[1]["verdict"] == said
-    claim = {"lacks": ["not run: gpt2-base, torch-base", "8 seeds are needed"]}
-    assert ledger._lacking(claim, ["gpt2-base"]) == "not run: torch-base"
+    claim = {"lacks": ["not run under gpt2-base, torch-base", "8 seeds are needed"]}
+    assert ledger._lacking(claim, ["gpt2-base"]) == "not run under torch-base"
     assert ledger._lacking(claim, ["gpt2-base", "torch-base"]) == "" == ledger._lacking({}, [])
-    claim = {"lacks": ["another is no registered completion; not run: gpt2-base"]}
+    claim = {"lacks": ["another is no registered completion; not run under gpt2-base"]}
     assert ledger._lacking(claim, ["gpt2-base"]) == "another is no registered completion"
     theorem = {"structural": "true by the theorem"}
     said = [of_source({**theorem, "verdict": each}) for each in ("reproduced", "refuted", "inconclusive")]

@@ -199,7 +199,7 @@ def _over_completions(kind: Any, shown: Judgement, ran: _Judgements, silent: Seq
     verdicts = {each.verdict for each in ran.values()}
     left = [name for name in COMPLETIONS if name not in {*ran, *silent}]
     words = "; ".join(filter(None, [shown.words, _by_verdict(ran)]))
-    lacks = [f"not run: {', '.join(left)}"] if left else []
+    lacks = [f"not run under {', '.join(left)}"] if left else []
     if ENOUGH.get(kind) in verdicts:
         return _with(shown, ENOUGH[kind], "; ".join([words, *lacks]))
     return _with(shown, "inconclusive" if left or len(verdicts) > 1 else verdicts.pop(), words, *lacks)
@@ -211,7 +211,7 @@ def _under(kind: str, whole: Judgement, completion: str) -> Judgement:
         return whole
     if completion in COMPLETIONS or whole.verdict == ENOUGH[kind] == "refuted":
         return _over_completions(kind, whole, {completion: whole}, ())
-    lacks = f"{completion} is no registered completion; not run: {', '.join(COMPLETIONS)}"
+    lacks = f"{completion} is no registered completion; not run under {', '.join(COMPLETIONS)}"
     return _with(whole, "inconclusive", whole.words, lacks)
 
 

@@ -234,7 +234,7 @@ def _rows(chosen: Chosen) -> Spec:
     inside = len(places) > len({place[:2] for place in places})  # several series stand in one row
     levels, few, many = _known(chosen, ends), len(groups) <= len(CATEGORY), len(groups) > 1
     for at, row in enumerate(levels):
-        row |= {"left": row["at"] > sum(ends) / 2, "up": -4 - 12 * (len(levels) - 1 - at)}
+        row |= {"share": (row["at"] - ends[0]) / (ends[1] - ends[0]), "up": -4 - 12 * (len(levels) - 1 - at)}
     tall = max(1, len(labels)) * max(34 if bars else 26, 17 * (len(groups) if inside else 1) + 8)
     # The names of levels stand between the legend and the plot.
     legend = {"offset": 18 + 12 * len(levels)} if few and many and not bars else None
