@@ -68,7 +68,6 @@ def run(
     `UserError`: something that the user can mend; `TimeBudgetReached`: the same call goes on.
     """
     from hopscope.execute.track import check_trackers, followed
-    from hopscope.page.page import template_of
     from hopscope.training.train import TimeBudget
 
     if (file := loading.get()) is not None:
@@ -84,7 +83,7 @@ def run(
     check_trackers(trackers)
     loaded = _loaded(study)
     with loaded.naming():
-        template_of(loaded)
+        loaded.template()
         measuring.take_sources(loaded.study)
         preset, chosen = loaded.study.preset(preset), loaded.study.chosen(preset, {**(fields or {}), **more})
     loaded = replace(loaded, study=chosen)

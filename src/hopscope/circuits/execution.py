@@ -155,7 +155,10 @@ class Execution:
     @torch.no_grad()
     def embedded(self, inputs: Tensor) -> Stream:
         """The stream before the first layer, of inputs with a member axis of 1."""
-        stream = self.model.embedded(inputs[0]).transpose(0, 1).contiguous()
+        return self.centred(self.model.embedded(inputs[0]).transpose(0, 1).contiguous())
+
+    def centred(self, stream: Tensor) -> Tensor:
+        """What is in a stream, `[…, model]`, without the mean that a norm before each layer takes away."""
         return stream - stream.mean(-1, keepdim=True) if self.model.config.norm == "pre" else stream
 
     def _read_out(self, stream: Tensor) -> Predictions:

@@ -157,7 +157,7 @@ class Grammar:
         if CHAIN in self.batch.roles:
             chains = rules.same_chain(self.batch)[0]
             for roles in kinds:
-                has = selected(self.batch, roles)[0] & (self.batch.roles[CHAIN][0] >= 0)
+                has = selected(self.batch, roles)[0] & chains.diagonal(0, 1, 2)
                 once_a_chain = ((chains & has[:, None]).sum(-1)[has] == 1).all()
                 found += [rules.OwnChain(keys=roles)] if once_a_chain else []
         found += [rules.Related(relation=name) for name in self.batch.relations]

@@ -108,8 +108,7 @@ def exchanged(task: Task, rows: Rows, batch: Batch, execution: Execution) -> dic
     if POSITION not in found and config.position_count:
         table = execution.model.weights()["embed.position.weight"]
         changes = (table.roll(-1, 0) - table)[[*config.position_codes], None]
-        changes -= changes.mean(-1, keepdim=True) if config.norm == "pre" else 0.0
-        found[POSITION] = execution.embedded(inputs) + changes
+        found[POSITION] = execution.embedded(inputs) + execution.centred(changes)
     elif POSITION not in found and (size := task.shape().position_size):
         moved = inputs[..., -size:].roll(-1, 2)
         found[POSITION] = execution.embedded(torch.cat((inputs[..., :-size], moved), -1))

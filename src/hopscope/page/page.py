@@ -30,7 +30,7 @@ from hopscope.page.theme import packaged, style_sheet, variables
 from hopscope.page.verdicts import SIGNS, Row, row_of, state_of, tally
 from hopscope.runs import Evidence, RunFolder
 from hopscope.study.jobs import job_of, task_of
-from hopscope.study.load import Loaded
+from hopscope.study.load import Loaded, template_text
 
 ABOUT = "page.json"
 """What the page needs of a study besides the run: its template, the task's words, and the floors."""
@@ -161,32 +161,12 @@ def _about(run: RunFolder, loaded: Loaded) -> dict[str, Any]:
     # What the page needs of the study, so that it can be built again without the study's file.
     study, folder = loaded.study, loaded.file.parent if loaded.file else Path()
     beside = [path for path in folder.glob("*.md.j2") if path.is_file()] if loaded.file else []
-    parts = {path.name: _text(path) for path in beside}
+    parts = {path.name: template_text(path) for path in beside}
     jobs = [job_of(unit) for unit in run.units] if study.task is not None else []
     each = ((job, json.loads(json.dumps(task_of(job, study).floors(), default=_plain))) for job in jobs)
     floors = {member.configuration: own for job, own in each for member in job.members}
     found = {"floors": floors, "docstring": type(study.task).__doc__ or "" if jobs else "", "parts": parts}
-    return found if study.page is None else {**found, "template": template_of(loaded)}
-
-
-def template_of(loaded: Loaded) -> tuple[str, str] | None:
-    """Name and text of the template of a study's page, if it has one; `UserError`: its file is not there."""
-    page = loaded.study.page
-    if page is None:
-        return None
-    if {"\n", "{"} & {*page}:
-        return f"page of {loaded.study.name}", page
-    path = (loaded.file.parent if loaded.file else Path()) / page
-    if not path.is_file():
-        raise UserError(f"page: expected a template, or its file beside the study's, found no {path}")
-    return path.name, _text(path)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: expected a template in UTF-8, found other bytes; save it anew") from None
+    return found if study.page is None else {**found, "template": loaded.template()}
 
 
 def _plain(floors: Any) -> Any:

@@ -72,6 +72,26 @@ class Loaded:
             found = f"expected code that runs, found {_in_words(error)}; mend the file"
             raise UserError(f"{place}: {error if told else found}") from error
 
+    def template(self) -> tuple[str, str] | None:
+        """Name and text of the page's template, if the study has one; `UserError`: its file is not there."""
+        page = self.study.page
+        if page is None:
+            return None
+        if {"\n", "{"} & {*page}:
+            return f"page of {self.study.name}", page
+        path = (self.file.parent if self.file else Path()) / page
+        if not path.is_file():
+            raise UserError(f"page: expected a template, or its file beside the study's, found no {path}")
+        return path.name, template_text(path)
+
+
+def template_text(path: Path) -> str:
+    """The text of a template; `UserError`: it is not in UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: expected a template in UTF-8, found other bytes; save it anew") from None
+
 
 def studies() -> list[str]:
     """Names that `hopscope run` knows: the built-in studies, then those of installed packages."""

@@ -92,7 +92,7 @@ def train(
         keep: given, at every checkpoint, the first at step 0, the rows since the one before, and the state.
 
     Returns:
-        The members after the last step, with their task and seeds; of a diverged one, the last that it had.
+        The members after the last step, with their task and seeds; a diverged one has the last weights that it had.
     """
     seeds = seeds.tolist() if hasattr(seeds, "tolist") else seeds
     if not isinstance(seeds, int | Sequence):

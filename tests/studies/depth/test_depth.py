@@ -163,6 +163,14 @@ def test_the_first_of_shuffled_depths_is_their_mean_over_all_orders():
     assert means == pytest.approx(np.array([[orders[2], orders[1]], [orders[3], 6]]))
 
 
+@pytest.mark.parametrize("layers, seeds, n", [((), 2, 0), ((1, 2, 3, 4), 1, 0), ((1, 2, 3, 4), 2, 2)])
+def test_without_models_or_other_seeds_there_is_no_depth_to_look_at(layers, seeds, n):
+    chosen = planned(layers=layers, seeds=seeds, deepest_seeds=seeds)
+    found = verdicts(chosen, made_up(chosen, by_depth))
+    assert found["R11"].n == n and "no seed learned" not in found["R11"].words
+    assert found["R2"].verdict == ("inconclusive" if layers else "not run")
+
+
 def test_what_speaks_against_them():
     chosen = planned(seeds=11, deepest_seeds=11)
     everything = made_up(chosen, lambda cell, seed, step: 0.05, times={1: 200, 2: 100})

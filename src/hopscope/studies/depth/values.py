@@ -239,6 +239,8 @@ def growth_by_depth(options: Options, evidence: "Evidence") -> dict[str, Samples
     A step that is learned more seldom is first learned at a larger depth, by chance alone.
     """
     found = models(options, evidence, "IC")
+    if found.empty:
+        return {GROWTH[1]: Samples([], unit="seed", note="not trained in this run")}
     needed, chance = (needed_layers(options, found, by_chance) for by_chance in (False, True))
     grown = (needed[:, -1] - needed[:, 0]) - (chance[:, -1] - chance[:, 0])
     return {GROWTH[1]: Samples(grown, unit="seed", note="" if len(grown) else "no seed learned a step")}
@@ -276,9 +278,9 @@ def largest_gains(options: Options, evidence: "Evidence", moved: bool = False) -
     rises, known = -np.diff(losses, axis=1), ~np.isnan(losses).any((1, 2))
     for seed, own in enumerate(losses):
         others = rises[known & (np.arange(len(losses)) != seed)]
-        if len(others):
-            at = others.mean(0).argmax(0)
-            gains += in_ranges(options, own, rises[seed, at, np.arange(options.steps)], bool(known[seed]))
+        at = others.mean(0).argmax(0) if len(others) else 0
+        gain = rises[seed, at, np.arange(options.steps)]
+        gains += in_ranges(options, own, gain, bool(known[seed]) and len(others) > 0)
     note = "" if gains else "no seed learned a step at some depths and not at others"
     learned = (found.filter(like="step_") < options.of_plateau(LEARNED)).any(axis=None)
     missing, excluded = reading_lacks(options, found) if gains else "", "" if learned else note

@@ -55,10 +55,12 @@ class Folded:
 
     def __init__(self, model: Transformer, buffer: Tensor, make: Callable[..., dict[str, Tensor]]):
         """`make` makes them of the weights (`by_layer`), by differentiable operations."""
-        self._make, self._layers = make, model.config.layers
         self._leaves, self._back = model.weights(), model.views(buffer)
+        self._make: Callable[[], dict[str, Tensor]] = lambda: make(
+            by_layer(self._leaves, model.config.layers)
+        )
         with torch.no_grad():
-            shapes = {name: each.shape for name, each in make(by_layer(self._leaves, self._layers)).items()}
+            shapes = {name: each.shape for name, each in self._make().items()}
         self.made, self.slopes = ({name: torch.zeros(shapes[name]) for name in shapes} for _ in range(2))
         for leaf in self._leaves.values():
             leaf.requires_grad_()
@@ -66,7 +68,7 @@ class Folded:
     def fold(self) -> None:
         """Take over the weights as they are now, and begin new gradients."""
         with torch.enable_grad():
-            self._graph = list(self._make(by_layer(self._leaves, self._layers)).values())
+            self._graph = list(self._make().values())
         torch._foreach_copy_(list(self.made.values()), [each.detach() for each in self._graph])
         torch._foreach_zero_(list(self.slopes.values()))
 
