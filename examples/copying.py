@@ -59,5 +59,5 @@ study = hs.Study(
         hs.figures.bars("accuracy", by="configuration"),
         hs.figures.heads("attention_to_source"),
     ],
-    presets={"smoke": {"seeds": 2, "training.steps": 200}},
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "held_out": 64}},
 )

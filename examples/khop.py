@@ -164,5 +164,5 @@ study = hs.Study(
         claim("N1b", "One layer less is not enough.", 1, hs.at_most(FOLLOWED, unit="fraction")),
     ],
     figures=[hs.figures.curves("accuracy", by="model.layers", part=named(hops)) for hops in HOPS],
-    presets={"smoke": {"seeds": 2, "training.steps": 60}},
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "held_out": 64}},
 )

@@ -92,6 +92,15 @@ study = hs.Study(
         hs.figures.curves("loss_step_3", by="configuration"),
     ],
     presets={
-        "smoke": {"seeds": 2, "training.steps": 400, "model.width": 32, "model.layers": 1, "model.heads": 2}
+        "smoke": {
+            "seeds": 2,
+            "training.steps": 400,
+            "training.batch_size": 8,
+            "training.evaluate_every": 100,
+            "model.width": 32,
+            "model.layers": 1,
+            "model.heads": 2,
+            "held_out": 64,
+        }
     },
 )

@@ -60,5 +60,5 @@ study = hs.Study(
         )
     ],
     figures=[hs.figures.curves("loss_step_1", by="model.layers"), hs.figures.bars("loss", by="model.layers")],
-    presets={"smoke": {"seeds": 2, "training.steps": 200}},
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "held_out": 64}},
 )

@@ -168,5 +168,5 @@ study = hs.Study(
         ),
     ],
     figures=[hs.figures.curves(f"from_{name}", by="model.layers") for name in PREDICTORS],
-    presets={"smoke": {"seeds": 2, "training.steps": 200}},
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "held_out": 64}},
 )

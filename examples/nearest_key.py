@@ -71,7 +71,7 @@ study = hs.Study(
         )
     ],
     figures=[hs.figures.curves("loss"), hs.figures.heads("attention_to_match")],
-    presets={"smoke": {"seeds": 2, "training.steps": 300}},
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "held_out": 64}},
 )
 
 if __name__ == "__main__":

@@ -113,5 +113,8 @@ study = hs.Study(
         hs.figures.bars("work", title="work until the last step's loss is under 0.5 (10¹² multiply-adds)"),
         hs.figures.bars("final_loss", title="final held-out loss of the last step"),
     ],
-    presets={"smoke": {"most": 2, "shorter": 40}, **{name: {"search": name} for name in SEARCHES}},
+    presets={
+        "smoke": {"most": 2, "shorter": 40, "held_out": 64},
+        **{name: {"search": name} for name in SEARCHES},
+    },
 )

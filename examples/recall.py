@@ -172,6 +172,6 @@ study = hs.Study(
         ),
     ],
     figures=[hs.figures.bars("accuracy"), hs.figures.curves("accuracy")],
-    presets={"smoke": {"seeds": 2, "training.steps": 60}},
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "held_out": 64}},
     held_out=512,
 )

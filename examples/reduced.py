@@ -204,6 +204,6 @@ study = hs.Study(
         ),
     ],
     figures=[hs.figures.curves("loss_step_2"), hs.figures.bars("path_share", part="3")],
-    presets={"smoke": {"seeds": 2, "model.width": 64}},
+    presets={"smoke": {"seeds": 2, "training.batch_size": 16, "model.width": 64}},
     held_out=256,
 )

@@ -148,6 +148,8 @@ def _serve() -> int:
         if status := main(given, out):
             return status
         gc.collect()  # few objects hold much memory: by itself Python would not look for them before the next unit
+        if not gc.get_freeze_count():
+            gc.freeze()  # what is imported stays, and need not be looked through again
     return 0
 
 

@@ -189,16 +189,24 @@ def _curve_rows(chosen: Chosen, frame: pd.DataFrame) -> list[Row]:
 
 def _summaries(chosen: Chosen, alone: str = "mean") -> list[Row]:
     """A row for each member at its last step, and one for the mean of each place; numbers of no member are `alone`."""
-    final, rows = chosen.final.astype(dict.fromkeys(_ROLES, object)), list[Row]()
-    for at, every in final.groupby([*_ROLES], sort=False, dropna=False):
-        place, own = dict(zip(_ROLES, at, strict=True)), every[every["value"].notna()]
-        of_members = own["member"].notna().any()
+    final = chosen.final.astype(dict.fromkeys(_ROLES, object))
+    cells = final.groupby([*_ROLES], sort=False, dropna=False).ngroup().to_numpy()
+    means = final.groupby([cells, "member"])["value"].mean().dropna()
+    rows, of_cell = list[Row](), dict[int, list[Row]]()
+    for cell, row in zip(cells, final.to_dict("records"), strict=True):
+        of_cell.setdefault(cell, []).append(row)
+    for cell, every in of_cell.items():
+        place, own = (
+            {role: every[0][role] for role in _ROLES},
+            [row for row in every if not missing(row["value"])],
+        )
+        of_members = not all(missing(row["member"]) for row in own)
         # Numbers of the whole run may have intervals of their own.
-        for row in own[["value", "low", "high", "seed"]].to_dict("records"):
-            kept = {name: _short(each) for name, each in row.items()}
+        for row in own:
+            kept = {name: _short(row[name]) for name in ("value", "low", "high", "seed")}
             rows.append({"kind": "seed" if of_members else alone, **place, **kept})
-        if of_members and not every["never"].any():
-            rows.append(_mean(place, chosen.facts.estimate(own.groupby("member")["value"].mean())))
+        if of_members and not any(row["never"] for row in every):
+            rows.append(_mean(place, chosen.facts.estimate(means.loc[cell])))
     return rows
 
 
