@@ -108,7 +108,12 @@ def test_what_is_on_by_default_and_what_is_empty_is_said(capsys):
         (["walk"], "command: expected one of studies, new, run"),
         (["run"], "study: expected one of"),
         (["run", "nothing"], "found 'nothing'"),
-        (["theory"], "steps"),
+        (
+            ["theory"],
+            "theory: expected --steps INT (D: the retrieval steps of the chain, 1 to 1024), found none",
+        ),
+        (["new"], "new: expected {study} (What to begin) and NAME (Name of the study"),
+        (["export", "x"], "export: expected --member INT (Number of the member in the run) and --to PATH ("),
         (["theory", "--steps", "none"], "steps"),
         (["claims", "nowhere"], "nowhere: expected a run, or a root of runs, found nothing there"),
         (["claims", ""], "PATH"),

@@ -53,7 +53,11 @@ def _about(study: Study) -> dict[str, Any]:
     return {"study": study.name, "question": study.question, "presets": presets, "fields": fields}
 
 
-def new(kind: Positional[Literal["study"]], name: Positional[str], to: Path = Path()) -> None:
+def new(
+    kind: Positional[Literal["study"]],
+    name: Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]],
+    to: Path = Path(),
+) -> None:
     """Begin a study of your own: a file, the template of its page, and a test of its task.  Nothing is overwritten.
 
     Args:

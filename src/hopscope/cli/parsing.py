@@ -48,6 +48,10 @@ def parse(
         missed = re.match(r"Missing value for argument '(\w+)'", words)
         if missed and (flag := f"--{missed[1]}") in [word.partition("=")[0] for word in arguments]:
             words = f"{missed[1]}: expected the value alone, found {flag}; leave {flag} out"
+        elif absent := re.match(r"Missing from [^:]+: (.*)", words):
+            asked = re.findall(r"(--\S+ \S+|\S+) (.+?)\.? \(required\)", absent[1])
+            wanted = " and ".join(f"{name} ({about})" for name, about in asked)
+            words = f"{command}: expected {wanted}, found none"
         raise UserError(f"{words}; {advice}") from None
     except ValidationError as error:
         raise UserError(f"{validation_line(error)}; {advice}") from None
