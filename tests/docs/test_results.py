@@ -67,7 +67,6 @@ CHANGED = {
     "recipes/starts": {"N16": {"verdict": OPENED["verdict"], "n": (4, 1), "interval": ...}},
     # A model and its steps are no cases of which there are no others.
     # A gain counts at the depth at which other seeds gain the most (2026-11-30).
-    "depth/laptop": {"N13b": {"interval": ...}, "R11": LAST_SEEN},
     "depth/workstation": {"N13b": {"interval": ...}, "R11": LAST_SEEN},
     "depth/with-mlps": {"R11": {"verdict": ("inconclusive", "not run"), "n": (8, 0), **LAST_SEEN}},
 }
