@@ -195,14 +195,6 @@ study = hs.Study(
             title="loss of x₂ by the place of its pair",
         ),
     ],
-    presets={
-        "smoke": {
-            "seeds": 2,
-            "training.steps": 20,
-            "training.checkpoint_every": 20,
-            "model.width": 32,
-            "held_out": 64,
-        }
-    },
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "model.width": 32, "held_out": 64}},
     costs={"": "24 models, about an hour of a core; with 16 seeds twice that"},
 )

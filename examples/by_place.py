@@ -243,14 +243,6 @@ study = hs.Study(
             caption="The loss of x₁ where every head up to a layer has its mean pattern over the samples.",
         ),
     ],
-    presets={
-        "smoke": {
-            "seeds": 2,
-            "training.steps": 20,
-            "training.checkpoint_every": 20,
-            "model.width": 32,
-            "held_out": 64,
-        }
-    },
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "model.width": 32, "held_out": 64}},
     costs={"": "56 models, about 45 min on two cores; with 16 seeds twice that"},
 )

@@ -123,14 +123,6 @@ study = hs.Study(
         hs.figures.bars("loss", by="configuration", title="final held-out loss of x_D"),
         hs.figures.curves("loss", by="configuration", title="held-out loss of x_D"),
     ],
-    presets={
-        "smoke": {
-            "seeds": 2,
-            "training.steps": 20,
-            "training.checkpoint_every": 20,
-            "model.width": 32,
-            "held_out": 64,
-        }
-    },
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "model.width": 32, "held_out": 64}},
     costs={"": "96 models"},
 )

@@ -173,5 +173,5 @@ study = hs.Study(
             caption="Accuracy on names that so many renamings lie behind, by depth, with one head a layer and two.",
         ),
     ],
-    presets={"smoke": {"seeds": 2, "training.steps": 20, "training.checkpoint_every": 20, "held_out": 64}},
+    presets={"smoke": {"seeds": 2, "training.steps": 20, "held_out": 64}},
 )

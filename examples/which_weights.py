@@ -122,13 +122,7 @@ study = hs.Study(
         hs.figures.curves("loss_step_3", title="held-out loss of x₃"),
     ],
     presets={
-        "smoke": {
-            "seeds": 2,
-            "training.steps": 20,
-            "training.checkpoint_every": 20,
-            "model.width": 32,
-            "held_out": 64,
-        },
+        "smoke": {"seeds": 2, "training.steps": 20, "model.width": 32, "held_out": 64},
         "one-head": {"model.layers": 12, "model.heads": 1, "model.head_dim": 32},
     },
     costs={"one-head": "112 models of 12 layers, about an hour on two cores"},

@@ -115,7 +115,7 @@ study = hs.Study(
         hs.figures.bars("loss_step_3", title="final held-out loss of x₃"),
     ],
     presets={
-        "smoke": {"seeds": 2, "training.steps": 20, "training.checkpoint_every": 20, "held_out": 64},
+        "smoke": {"seeds": 2, "training.steps": 20, "held_out": 64},
         "own-rates": {"own_rates": True, "training.steps": 2000, "training.checkpoint_every": 2000},
     },
     costs={"": "32 models, 15 min on two cores", "own-rates": "32 models, 30 min on two cores"},

@@ -46,11 +46,12 @@ def parse(
             raise
         words = _sentence(errors.getvalue())
         missed = re.match(r"Missing value for argument '(\w+)'", words)
+        named = words.partition(": ")[2] if words.startswith("Missing from ") else ""
+        absent = re.findall(r"(--\S+ \S+|\S+) (.+?)\.? \(required\)", named)
         if missed and (flag := f"--{missed[1]}") in [word.partition("=")[0] for word in arguments]:
             words = f"{missed[1]}: expected the value alone, found {flag}; leave {flag} out"
-        elif absent := re.match(r"Missing from [^:]+: (.*)", words):
-            asked = re.findall(r"(--\S+ \S+|\S+) (.+?)\.? \(required\)", absent[1])
-            wanted = " and ".join(f"{name} ({about})" for name, about in asked)
+        elif absent:
+            wanted = " and ".join(f"{name} ({about})" for name, about in absent)
             words = f"{command}: expected {wanted}, found none"
         raise UserError(f"{words}; {advice}") from None
     except ValidationError as error:

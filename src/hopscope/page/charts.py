@@ -196,10 +196,8 @@ def _summaries(chosen: Chosen, alone: str = "mean") -> list[Row]:
     for cell, row in zip(cells, final.to_dict("records"), strict=True):
         of_cell.setdefault(cell, []).append(row)
     for cell, every in of_cell.items():
-        place, own = (
-            {role: every[0][role] for role in _ROLES},
-            [row for row in every if not missing(row["value"])],
-        )
+        place = {role: every[0][role] for role in _ROLES}
+        own = [row for row in every if not missing(row["value"])]
         of_members = not all(missing(row["member"]) for row in own)
         # Numbers of the whole run may have intervals of their own.
         for row in own:

@@ -55,12 +55,10 @@ class Folded:
 
     def __init__(self, model: Transformer, buffer: Tensor, make: Callable[..., dict[str, Tensor]]):
         """`make` makes them of the weights (`by_layer`), by differentiable operations."""
+        self._make, self._layers = make, model.config.layers
         self._leaves, self._back = model.weights(), model.views(buffer)
-        self._make: Callable[[], dict[str, Tensor]] = lambda: make(
-            by_layer(self._leaves, model.config.layers)
-        )
         with torch.no_grad():
-            shapes = {name: each.shape for name, each in self._make().items()}
+            shapes = {name: each.shape for name, each in self._now().items()}
         self.made, self.slopes = ({name: torch.zeros(shapes[name]) for name in shapes} for _ in range(2))
         for leaf in self._leaves.values():
             leaf.requires_grad_()
@@ -68,9 +66,12 @@ class Folded:
     def fold(self) -> None:
         """Take over the weights as they are now, and begin new gradients."""
         with torch.enable_grad():
-            self._graph = list(self._make().values())
+            self._graph = list(self._now().values())
         torch._foreach_copy_(list(self.made.values()), [each.detach() for each in self._graph])
         torch._foreach_zero_(list(self.slopes.values()))
+
+    def _now(self) -> dict[str, Tensor]:
+        return self._make(by_layer(self._leaves, self._layers))
 
     def unfold(self) -> None:
         """Write the gradient into the buffer."""
